@@ -144,7 +144,7 @@ def main(
     console = Console(width=None if sys.stdout.isatty() else 130)
     configs = {}
     try:
-        chosen = {machine_name(place): find_config(place) for place in preset_names or PRESETS}
+        chosen = {machine_name(machine): find_config(machine) for machine in preset_names or PRESETS}
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     for name, config in chosen.items():

@@ -86,7 +86,7 @@ def _read(nnp: HardwareMachine) -> int:
 
 
 def loads(config: Config, turns: int) -> str:
-    """A program that loads the same tiles again and again, into two halves of their place by turns."""
+    """A program that loads the same tiles again and again, into two halves of their region by turns."""
     return "".join(f"set_iterations {TILES}\nm_rd_inc Dram, 0\nm_wr MatrixRf, {turn % 2 * TILES}\nend_chain\n"
                    for turn in range(turns))
 

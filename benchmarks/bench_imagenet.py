@@ -66,11 +66,11 @@ def _timed(console: Console, what: str) -> Iterator[None]:
     console.print(f"{what}: {time.perf_counter() - start:.1f} s")
 
 
-def quantized(console: Console, place: Path):
+def quantized(console: Console, path: Path):
     """Export, import and quantise the network, and write its model file."""
     torch.manual_seed(0)
     net, images = resnet18().eval(), torch.rand(CALIBRATION, 3, 224, 224)
-    onnx, data = place.with_suffix(".onnx"), place.with_suffix(".npz")
+    onnx, data = path.with_suffix(".onnx"), path.with_suffix(".npz")
     torch.onnx.export(net, images[:1], str(onnx), dynamo=False, opset_version=17)
     labels = np.arange(CALIBRATION)
     np.savez(data, x_train=images.numpy(), y_train=labels, x_test=images[:1].numpy(), y_test=labels[:1])
@@ -78,18 +78,18 @@ def quantized(console: Console, place: Path):
         read = concord.load(onnx)
     with _timed(console, "quantisation"):
         made = concord.quantize(read, str(data), preset="vision_large_dram")
-    save_model(made.quantized, place)
+    save_model(made.quantized, path)
 
 
 def main(
     machine: Annotated[str, typer.Option(help="Machine that runs an image: golden, or library.")] = "golden",
 ):
     """Measure ResNet-18 from the export of PyTorch to an image on a machine."""
-    console, place = Console(), FOLDER / "resnet18.safetensors"
+    console, path = Console(), FOLDER / "resnet18.safetensors"
     FOLDER.mkdir(parents=True, exist_ok=True)
-    if not place.exists():
-        quantized(console, place)
-    model = load_model(place)
+    if not path.exists():
+        quantized(console, path)
+    model = load_model(path)
     with _timed(console, "compilation"):
         made = compile_network(model, MACHINE)
     used = ", ".join(f"{name} {used:,} of {of:,}" for name, (used, of) in made.usage.items())

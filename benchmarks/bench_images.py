@@ -122,7 +122,7 @@ def main(
     if unknown := set(models or ()) - set(tiny_models.MODELS):
         raise typer.BadParameter(f"there is no model {min(unknown)!r}: choose of {', '.join(tiny_models.MODELS)}")
     try:
-        machines = {machine_name(place): find_config(place) for place in presets or DEFAULT}
+        machines = {machine_name(machine): find_config(machine) for machine in presets or DEFAULT}
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     for config in machines.values():

@@ -135,9 +135,9 @@ def picture(runs: list[LazyTraining], path: Path):
     rules = (*RULES, *ONCE)
     for rate, axis in zip(RATES, axes, strict=True):
         axis.bar(range(len(rules)), [mean(runs, rule, rate) for rule in rules], color="#bcd", zorder=0)
-        for place, rule in enumerate(rules):
+        for index, rule in enumerate(rules):
             found = chosen(runs, rule, rate)
-            axis.scatter([place] * len(found), [run.accuracy for run in found], s=12, color="#245", zorder=2)
+            axis.scatter([index] * len(found), [run.accuracy for run in found], s=12, color="#245", zorder=2)
         axis.set_xticks(range(len(rules)), rules, rotation=30, ha="right")
         axis.set_title(f"learning rate {rate}")
     axes[0].set_ylabel("test accuracy, %")

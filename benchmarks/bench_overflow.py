@@ -128,9 +128,9 @@ def graphs(plan: ExperimentPlan, seed: int, folder: Path | None) -> FloatNetwork
     fit(phase="FP32 training", net=net, loss=lambda index: cross_entropy(net(x[index]), found.labels[index]),
         optimiser=torch.optim.Adam(net.parameters(), lr=0.005), count=len(x), batch=BATCH, epochs=plan.epochs[0],
         seed=seed)
-    with TemporaryDirectory() as place:
-        torch.onnx.export(net.eval(), x[:1], f"{place}/g.onnx", dynamo=False)
-        imported = read(f"{place}/g.onnx")
+    with TemporaryDirectory() as exported:
+        torch.onnx.export(net.eval(), x[:1], f"{exported}/g.onnx", dynamo=False)
+        imported = read(f"{exported}/g.onnx")
     order = np.argsort(imported.numbers[0].reshape(-1))
 
     def samples(part: torch.Tensor, labels: torch.Tensor) -> SampleTensors:

@@ -101,7 +101,7 @@ def figure(results: list, console: Console) -> bool:
             means[name] = mean = np.mean(found, axis=0)
             table.add_row(str(setting), f"{real(results, setting.network):.2f}", name, f"{mean[0]:.2f}",
                           f"{mean[1]:.2f}", f"{mean[-1]:.2f}", " ".join(f"{curve[-1]:.2f}" for curve in found))
-        met &= all(means["PTQ"][place] > means["FP32"][place] for place in (0, 1, -1))
+        met &= all(means["PTQ"][epoch] > means["FP32"][epoch] for epoch in (0, 1, -1))
         if setting == Setting(network="resnet", weights=4, inputs=4):
             met &= real(results, "resnet") - means["PTQ"][-1] <= NEAR
     console.print(table)

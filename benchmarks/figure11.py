@@ -69,8 +69,8 @@ def page(results: list, samples: int, epochs: int) -> str:
         mean, ours = (np.mean(found, axis=0) for found in (each, curves(results, setting, "PTQ")))
         rows.append(f"| {setting} | {fp32:.2f} | {name} | {mean[0]:.2f} | {mean[1]:.2f} | {mean[-1]:.2f} | "
                     f"{mean[-1] - fp32:+.2f} | {' '.join(f'{curve[-1]:.2f}' for curve in each)} |")
-        lost += [f"{setting} at {place} ({ours[index]:.2f} against {mean[index]:.2f} from {name})"
-                 for place, index in COMPARED.items() if ours[index] < mean[index]]
+        lost += [f"{setting} at {epoch} ({ours[index]:.2f} against {mean[index]:.2f} from {name})"
+                 for epoch, index in COMPARED.items() if ours[index] < mean[index]]
     losses = f"PTQ is behind another start in {'; '.join(lost)}." if lost else "PTQ is behind no other start."
     return TEXT.format(samples=samples, epochs=epochs, rows="\n".join(rows), losses="\n".join(wrap(losses, 120)))
 

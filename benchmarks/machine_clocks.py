@@ -60,15 +60,15 @@ def main(
         raise typer.BadParameter(f"--record takes presets and files of machines/, and {own[0]} is neither")
     tool(NEXTPNR)
     for machine in machines:
-        config, name, place = find_config(machine), machine_name(machine), find_board(board)
-        design = bitstream.design(config, place, clock, FOLDER, placer, router)
+        config, name, chosen = find_config(machine), machine_name(machine), find_board(board)
+        design = bitstream.design(config, chosen, clock, FOLDER, placer, router)
         say(f"{name}: synthesise, minutes where it has not been done before")
         bitstream.netlist(design)
         rows = {}
         for seed, found in bitstream.all_placed(design, list(range(1, seeds + 1)), processes, say):
             rows[seed] = found
             say(f"{name}, seed {seed}: {found.clock:.1f} MHz")
-        made = row(config, place.name, rows)
+        made = row(config, chosen.name, rows)
         known[name] = made
         slowest = min(rows.values(), key=lambda each: each.clock)
         table.add_row(

@@ -29,7 +29,7 @@ KEPT = Path("build/mapping")
 #: How cells are made, by what is done otherwise than by `nnp build`.
 WAYS = {"as nnp build does": Mapping()} | {
     way: Mapping(options=f"{Mapping().options} {option}") for way, option in (
-        ("registers are moved by ABC", "-dff"), ("ABC in place of ABC9", "-noabc9"), ("no clock enables", "-nodffe"),
+        ("registers are moved by ABC", "-dff"), ("ABC instead of ABC9", "-noabc9"), ("no clock enables", "-nodffe"),
         ("constants compared in logic", "-cmp2softlogic"), ("reads of written words undefined", "-no-rw-check"),
         ("no multipliers", "-nodsp"), ("no block RAM", "-nobram"))
 } | {
@@ -65,18 +65,19 @@ def main(
     processes: Annotated[int, typer.Option("-n", help="Number of processes.")] = 2,
 ) -> None:
     """Map a machine in several ways, and print a table of its cells; a machine of the ulx3s's size takes an hour."""
-    console, begin, place = Console(width=110 if not sys.stdout.isatty() else None), time.monotonic(), find_board(board)
+    console, begin = Console(width=110 if not sys.stdout.isatty() else None), time.monotonic()
+    target = find_board(board)
     tool(NEXTPNR)
-    text = verilog(BoardTop(find_config(preset), place, clock_on(place, place.clock)), "top", Ecp5())
+    text = verilog(BoardTop(find_config(preset), target, clock_on(target, target.clock)), "top", Ecp5())
     ways, found = list(dict.fromkeys([next(iter(WAYS)), *(way or WAYS)])), {}
     for each in ways:
         if each not in WAYS:
             raise typer.BadParameter(f"there is no way {each!r}: choose one of {', '.join(WAYS)}")
-    for (_, _, done), cells in calls(measured, [(text, place, each) for each in ways], processes):
+    for (_, _, done), cells in calls(measured, [(text, target, each) for each in ways], processes):
         found[done] = cells
         console.print(f"{done}: {cells['TRELLIS_COMB']:,} COMB, {time.monotonic() - begin:.0f} s", highlight=False)
     table = Table("way", *CELLS.values(), "COMB beside the first way", title_justify="left",
-                  title=f"{machine_name(preset)} on {place.name}, after packing")
+                  title=f"{machine_name(preset)} on {target.name}, after packing")
     for each in ways:
         share = found[each]["TRELLIS_COMB"] / found[ways[0]]["TRELLIS_COMB"] - 1
         table.add_row(each, *(f"{found[each][kind]:,}" for kind in CELLS), f"{100 * share:+.1f} %")

@@ -70,15 +70,15 @@ def torch_ao(net: nn.Module) -> nn.Module:
 
 def _fusible(kinds: list[type]) -> list[list[str]]:
     """Names of adjacent layers that torch.ao fuses into one."""
-    groups, place = [], 0
-    while place < len(kinds):
+    groups, index = [], 0
+    while index < len(kinds):
         length = 1
-        if kinds[place] in (nn.Conv2d, nn.Linear):
-            length += kinds[place + 1:place + 2] == [nn.BatchNorm2d]
-            length += kinds[place + length:place + length + 1] == [nn.ReLU]
+        if kinds[index] in (nn.Conv2d, nn.Linear):
+            length += kinds[index + 1:index + 2] == [nn.BatchNorm2d]
+            length += kinds[index + length:index + length + 1] == [nn.ReLU]
         if length > 1:
-            groups.append([str(place + offset) for offset in range(length)])
-        place += length
+            groups.append([str(index + offset) for offset in range(length)])
+        index += length
     return groups
 
 

@@ -116,7 +116,7 @@ def main(
     processes: Annotated[int, typer.Option("-n", min=1, help="Number of machines at a time.")] = 2,
     scheduler: Scheduler = "",
     record: Annotated[bool, typer.Option(
-        "--record", help="Write machines/swept.csv and the picture, in place of those that are there.")] = False,
+        "--record", help="Write machines/swept.csv and the picture, instead of those that are there.")] = False,
 ) -> None:
     """Synthesise, pack and route machines, and print a table of them."""
     console = Console(width=130 if not sys.stdout.isatty() else None)

@@ -102,8 +102,8 @@ def table(rows: dict[str, Counter], title: str) -> Table:
     """A table of the costs of units, indented by their level."""
     result = Table("unit", *(f"{name}" for name in COSTS), title=title)
     for name, cells in rows.items():
-        place = name.split(".")
-        result.add_row("  " * (len(place) - 1) + place[-1], *(f"{cost:,}" for cost in costs(cells).values()))
+        path = name.split(".")
+        result.add_row("  " * (len(path) - 1) + path[-1], *(f"{cost:,}" for cost in costs(cells).values()))
     return result
 
 

@@ -21,7 +21,7 @@ EPSILON = 1e-3
 
 
 def same(size: int, kernel: int, stride: int) -> tuple[int, int]:
-    """Padding before and after `size` pixels, with which windows have ceil(size / stride) places."""
+    """Padding before and after `size` pixels, with which windows have ceil(size / stride) positions."""
     padding = max(0, (-(-size // stride) - 1) * stride + kernel - size)
     return padding // 2, padding - padding // 2
 

@@ -151,9 +151,9 @@ def feature_folder(folder: Path) -> Path:
     Raises:
         ValueError: there are none.
     """
-    for place in folder, folder / "kws01", folder / "datasets" / "kws01":
-        if (place / "y_labels.csv").is_file() and any(place.glob("tst_*.bin")):
-            return place
+    for path in folder, folder / "kws01", folder / "datasets" / "kws01":
+        if (path / "y_labels.csv").is_file() and any(path.glob("tst_*.bin")):
+            return path
     raise ValueError(f"{folder}: there is no folder kws01 with y_labels.csv and tst_*.bin; it is in {DATA_SOURCE}")
 
 

@@ -71,10 +71,10 @@ def batches(shape: tuple[int, ...], batch: int, steps: int, last: int) -> Batche
     found = dataset.load("fashion-mnist")
     sizes = [last if last and step % 3 == 2 else batch for step in range(steps)]
     count = sum(sizes)
-    places = np.arange(count) % len(found.labels)
-    images = found.inputs.view(np.float16)[places].astype(np.float64)
+    indices = np.arange(count) % len(found.labels)
+    images = found.inputs.view(np.float16)[indices].astype(np.float64)
     x = to_training_tensor(images.reshape(count, *shape), Width.ACTIVATION)
-    return Batches(x, found.labels[places].astype(np.int64), sizes)
+    return Batches(x, found.labels[indices].astype(np.int64), sizes)
 
 
 def trained(step: Step, state: Callable[[], State], given: Batches) -> TrainedState:

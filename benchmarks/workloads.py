@@ -95,18 +95,18 @@ def deep(config: Config, *, tiles: int, hidden: int) -> Config:
 def products(config: Config, *, size: int, count: int) -> Workload:
     """`count` independent products of `size` x `size`, each with its own matrix, operand and result."""
     words, columns = size // config.mfu_lanes, size // config.native_dim
-    places = max(1, config.initial_vrf // words)
-    chains = [f"v_rd InitialVrf, {k % places * words}\nmv_mul {k * columns ** 2}\nv_wr {target}\nend_chain\n"
+    slots = max(1, config.initial_vrf // words)
+    chains = [f"v_rd InitialVrf, {k % slots * words}\nmv_mul {k * columns ** 2}\nv_wr {target}\nend_chain\n"
               for k, target in zip(range(count), _targets(config, words), strict=False)]
     return Workload(config=config, text=f"s_wr Rows, {size}\ns_wr Columns, {columns}\n" + "".join(chains))
 
 
 def _targets(config: Config, words: int):
-    """An endless sequence of places for results."""
+    """An endless sequence of addresses for results."""
     while True:
         for mem in STAGE_MEMORIES:
-            for place in range(depth(config, mem) // words):
-                yield f"{MEMORY_NAMES[mem]}, {place * words}"
+            for index in range(depth(config, mem) // words):
+                yield f"{MEMORY_NAMES[mem]}, {index * words}"
 
 
 def lstm(config: Config, *, hidden: int, steps: int) -> Workload:

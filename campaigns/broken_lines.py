@@ -19,7 +19,7 @@ class Mutant:
     Attributes:
         unit:   Name of the unit whose testbench must notice.
         old:    Text that occurs once in the file.
-        new:    Text that takes its place and breaks the unit.
+        new:    Text that replaces it and breaks the unit.
         file:   Path of the file, from the root of the repository.
         config: Preset in which the testbench notices; DEFAULT, or the unit's first one if its testbench lacks that.
         test:   Function in TESTS that notices, with its parameters in brackets, where no preset has the line; empty for
@@ -44,7 +44,7 @@ class Mutant:
 def mutants_of(bench: Testbench) -> list[Mutant]:
     """The mutants that a testbench lists."""
     config = DEFAULT if DEFAULT in bench.configurations else next(iter(bench.configurations), "")
-    return [Mutant(unit=bench.name, **{"file": f"hw/{bench.place}.py", "config": config} | record)
+    return [Mutant(unit=bench.name, **{"file": f"hw/{bench.path}.py", "config": config} | record)
             for record in bench.mutants]
 
 

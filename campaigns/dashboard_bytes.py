@@ -107,12 +107,12 @@ def main():
         server = DashboardProcess(Path(name, "runs"))
         try:
             for kind, network in NETWORKS.items():
-                place = Path(name, kind)
-                (place / "again").mkdir(parents=True)
-                run = steered(server.client, server.runs, *written(place, network))
+                folder = Path(name, kind)
+                (folder / "again").mkdir(parents=True)
+                run = steered(server.client, server.runs, *written(folder, network))
                 server.post(f"/runs/{run.name}/jobs/firmware")
                 waited(lambda run=run: "exit" in run.status("firmware"), "firmware")
-                found = same_by_commands(server.client, run, place / "again")
+                found = same_by_commands(server.client, run, folder / "again")
                 wrong += not all(found.values())
                 words = ", ".join(f"{what} {'equal' if equal else 'DIFFERENT'}" for what, equal in found.items())
                 print(f"{kind}: {run.read(STATE)['step']} steps, {changes(run)} changes: {words}", flush=True)

@@ -106,7 +106,7 @@ def respond_wrongly(case: Case, nnp: WatchedMachine, rng: np.random.Generator, t
             running = bool(nnp.run(2 * right + PATIENCE) & Status.RUNNING)
         except MachineTimeout:
             running = True
-        place, beats, _ = nnp.link.failed()
+        first, beats, _ = nnp.link.failed()
         if fault != Fault.EARLY or beats > 1:  # a response has one beat at least
             break
     else:
@@ -119,7 +119,7 @@ def respond_wrongly(case: Case, nnp: WatchedMachine, rng: np.random.Generator, t
         tally.wrong.append(("hang", f"{fault.name} of {access.name}: the program does not end"))
         return True
     size, (error, address) = 2 * case.config.mfu_lanes, nnp.error()
-    words = range(place // size, -(-(place + beats * case.config.dram_bus) // size))
+    words = range(first // size, -(-(first + beats * case.config.dram_bus) // size))
     allowed = blamed(dram_accesses(chains_of(case)), access, words)
     if error != Error.MEMORY or address not in allowed:
         text = f"{fault.name} of {access.name}, {beats} beats for the instructions at {sorted(allowed)}"
@@ -195,9 +195,9 @@ def _one(disturb: Callable, nnp: WatchedMachine, rng: np.random.Generator, numbe
 
 
 def jobs(disturb: Callable, wanted: int, seed: int) -> Iterator[tuple]:
-    places = [(name, memory) for memory in range(len(MEMORIES)) for name in MACHINES]
+    machines = [(name, memory) for memory in range(len(MEMORIES)) for name in MACHINES]
     for number in range(-(-wanted // CHUNK)):
-        name, memory = places[number % len(places)]
+        name, memory = machines[number % len(machines)]
         yield disturb, name, memory, seed + number, min(CHUNK, wanted - number * CHUNK)
 
 

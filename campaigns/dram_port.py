@@ -35,7 +35,7 @@ class Broken:
         rule: The rule that it breaks, as the monitor names it.
         file: Path of the file, from the root of the repository.
         old:  Text that occurs once in the file.
-        new:  Text that takes its place.
+        new:  Text that replaces it.
     """
 
     rule: str

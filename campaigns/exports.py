@@ -171,11 +171,11 @@ def two_outputs(torch):
     class Heads(nn.Module):
         def __init__(self):
             super().__init__()
-            self.body, self.kind, self.place = nn.Linear(20, 16), nn.Linear(16, 5), nn.Linear(16, 2)
+            self.body, self.kind, self.position = nn.Linear(20, 16), nn.Linear(16, 5), nn.Linear(16, 2)
 
         def forward(self, x):
             x = torch.relu(self.body(x))
-            return self.kind(x), self.place(x)
+            return self.kind(x), self.position(x)
 
     return Heads()
 

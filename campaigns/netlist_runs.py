@@ -1,6 +1,6 @@
 """Shipped networks and random programs on the netlists of machines, bit for bit: `nox -s netlist`.
 
-A netlist is what synthesis for a bitstream makes; Verilator runs it in place of the machine's Verilog. Golden's bits
+A netlist is what synthesis for a bitstream makes; Verilator runs it instead of the machine's Verilog. Golden's bits
 and event counters must come out, and the machine's own Verilog must have the same counters and cycles. What has ended
 without a difference is kept in build/netlist, so that a session that was stopped goes on; it runs anew where a file of
 Concord or a model has changed.
@@ -76,20 +76,20 @@ class Impatient(HardwareMachine):
         return super().run(timeout)
 
 
-def programs(place: str, text: str, seed: int, numbers: range, *, beside: bool = True) -> Ended:
+def programs(preset: str, text: str, seed: int, numbers: range, *, beside: bool = True) -> Ended:
     """Run random programs one after another, up to the first difference.
 
     Args:
-        place:   Preset or TOML file of the machine.
+        preset:  Preset or TOML file of the machine.
         text:    Verilog of its netlist.
         seed:    Seed of the programs.
         numbers: Numbers of the programs.
         beside:  Whether the machine's own Verilog runs beside, and must count the same cycles.
     """
-    begin, config, number = time.monotonic(), find_config(place), numbers.start // CHUNK
+    begin, config, number = time.monotonic(), find_config(preset), numbers.start // CHUNK
     gap, stall = STALLS[number % len(STALLS)]
     options = {"seed": seed + number, "gap": gap, "stall": stall}
-    name = f"{machine_name(place)}: programs {numbers.start} to {numbers.stop - 1} of seed {seed}"
+    name = f"{machine_name(preset)}: programs {numbers.start} to {numbers.stop - 1} of seed {seed}"
     with ExitStack() as stack:
         hardware = stack.enter_context(Impatient(Library(config, text=text, **options)))
         plain = stack.enter_context(machine(MachineKind.LIBRARY, config, **options)) if beside else None
@@ -116,42 +116,42 @@ def _cycles(netlist: HardwareMachine, plain: HardwareMachine) -> str:
     return "; ".join(wrong[:1])
 
 
-def network(name: str, place: str, samples: int) -> Ended:
+def network(name: str, preset: str, samples: int) -> Ended:
     """Run a shipped network on the netlist of a preset, and compare all bits and events with golden's."""
     begin, console, path = time.monotonic(), Console(file=io.StringIO()), MODELS / f"{name}.safetensors"
     source = InputSource(inputs=None, data=None, samples=str(samples), first=0, default=samples)
-    request = Request(path=path, place=str(path), source=source, preset=place, kind=MachineKind.NETLIST, jobs=1,
+    request = Request(path=path, location=str(path), source=source, preset=preset, kind=MachineKind.NETLIST, jobs=1,
                       folder=KEPT / "reports", waves=False)
-    with Builds(MachineKind.NETLIST, [(find_config(place),)]) as builds:
+    with Builds(MachineKind.NETLIST, [(find_config(preset),)]) as builds:
         done = verify_model(prepare(request, console), builds, console)
     wrong = done.bits + (done.reference_bits or 0)
     sentence = f"{wrong} bits and {len(done.events)} event counters differ" if wrong or done.events else ""
-    return Ended(name=f"{machine_name(place)}: {name}, {samples} samples", sentence=sentence,
+    return Ended(name=f"{machine_name(preset)}: {name}, {samples} samples", sentence=sentence,
                  seconds=time.monotonic() - begin)
 
 
-def _found(place: str, made: dict, seed: int, count: int, console: Console) -> bool:
+def _found(preset: str, made: dict, seed: int, count: int, console: Console) -> bool:
     """Whether random programs find a changed bit; some bits make no difference, as their inputs never come."""
     changed, said = mutated(made, "nnp", np.random.default_rng(seed))
-    done = programs(place, gates(changed, "nnp"), seed, range(count), beside=False)
+    done = programs(preset, gates(changed, "nnp"), seed, range(count), beside=False)
     console.print(f"{said}\n{done}", highlight=False, soft_wrap=True, markup=False)
     return bool(done.sentence)
 
 
-def parts(place: str, text: str, count: int, samples: int, seed: int, *, plain: bool) -> Iterator[tuple]:
+def parts(preset: str, text: str, count: int, samples: int, seed: int, *, plain: bool) -> Iterator[tuple]:
     """What runs on a machine: functions and their arguments. Networks run on whole netlists only."""
     for first in range(0, count, CHUNK):
-        yield programs, (place, text, seed, range(first, min(first + CHUNK, count)))
-    for name in () if plain else NETWORKS.get(machine_name(place), ()):
-        yield network, (name, place, samples)
+        yield programs, (preset, text, seed, range(first, min(first + CHUNK, count)))
+    for name in () if plain else NETWORKS.get(machine_name(preset), ()):
+        yield network, (name, preset, samples)
 
 
 def kept_path(function, arguments: tuple, text: str) -> Path:
     """The file of what a part found, named after all that decides it: edition, machine, netlist and model among it."""
-    name, place = arguments[:2] if function is network else ("", arguments[0])
+    name, preset = arguments[:2] if function is network else ("", arguments[0])
     model = hashlib.sha256((MODELS / f"{name}.safetensors").read_bytes()).hexdigest() if name else ""
     described = repr((function.__name__, [each for each in arguments if each is not text], text, edition(),
-                      find_config(place).digest, model))
+                      find_config(preset).digest, model))
     return KEPT / f"{hashlib.sha256(described.encode()).hexdigest()[:16]}.json"
 
 
@@ -181,20 +181,20 @@ def main(
 ) -> None:
     """Run networks and programs on netlists; the exit code is 1 if a bit differs, or a changed one is not found."""
     console, wrong = Console(width=None if sys.stdout.isatty() else 120), 0
-    places = preset or list(NETWORKS)
-    for place in places:
+    presets = preset or list(NETWORKS)
+    for one in presets:
         begin = time.monotonic()
-        console.print(f"{machine_name(place)}: netlist, which takes minutes where none has been made before",
+        console.print(f"{machine_name(one)}: netlist, which takes minutes where none has been made before",
                       highlight=False)
-        made = netlist_of(find_config(place), plain=plain)
+        made = netlist_of(find_config(one), plain=plain)
         cells = ", ".join(f"{number:,} {kind}" for kind, number in count(made, "nnp").items())
-        console.print(f"{machine_name(place)}: {cells}; {time.monotonic() - begin:.0f} s", highlight=False)
-        share = -(-count_of // len(places))
+        console.print(f"{machine_name(one)}: {cells}; {time.monotonic() - begin:.0f} s", highlight=False)
+        share = -(-count_of // len(presets))
         if mutate:
-            wrong += not any(_found(place, made, number, share, console) for number in range(seed, seed + TRIES))
+            wrong += not any(_found(one, made, number, share, console) for number in range(seed, seed + TRIES))
             continue
         text = gates(made, "nnp")
-        for function, arguments in parts(place, text, share, samples, seed, plain=plain):
+        for function, arguments in parts(one, text, share, samples, seed, plain=plain):
             done = kept(function, arguments, text)
             console.print(str(done), highlight=False, soft_wrap=True, markup=False)
             wrong += bool(done.sentence)

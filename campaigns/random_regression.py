@@ -214,8 +214,8 @@ def main(
     console, began = Console(), time.monotonic()
     configs = config or CONFIGURATIONS
     try:
-        for place in configs:
-            find_config(place).require_hardware()
+        for machine in configs:
+            find_config(machine).require_hardware()
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     if program is not None:

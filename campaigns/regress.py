@@ -105,11 +105,11 @@ def jobs(*, unit: list[str], config: list[str], seed: list[int], regress: bool =
     for name in unit:
         if name not in benches:
             raise ValueError(f"there is no testbench of a unit {name!r}: choose one of {', '.join(sorted(benches))}")
-    files = {place: find_config(place) for place in config if place.endswith(ENDING)}
+    files = {path: find_config(path) for path in config if path.endswith(ENDING)}
     for machine in files.values():
         machine.require_hardware()
     # A machine of a file runs every testbench of a unit that it holds.
-    chosen = {name: (*benches[name], *(place for place, machine in files.items() if holds(machine, name)))
+    chosen = {name: (*benches[name], *(path for path, machine in files.items() if holds(machine, name)))
               for name in unit or benches}
     known = dict.fromkeys(label for labels in chosen.values() for label in labels)
     for label in config:

@@ -106,9 +106,9 @@ def recorded(
         missing = [number for number in range(len(jobs)) if file is None or number not in file.results]
         if missing:
             pool = stack.enter_context(executor(processes, scheduler=scheduler, extra=extra))
-            for place, result in results(pool, function, [jobs[number] for number in missing]):
+            for index, result in results(pool, function, [jobs[number] for number in missing]):
                 if file is not None:
-                    file.add(missing[place], result)
-                yield missing[place], result
+                    file.add(missing[index], result)
+                yield missing[index], result
         if file is not None:
             file.finish()

@@ -60,4 +60,4 @@ def _of_perfetto(content: bytes):
 def counters(base: sqlite3.Connection, machine: int) -> dict[Counter, int]:
     """The busy and wait counters of a machine, numbered from 1, as sums of slices."""
     asked = "select coalesce(sum(count), 0) from slices where machine = ? and track = ? and category = ?"
-    return {counter: base.execute(asked, (machine, *place)).fetchone()[0] for place, counter in COUNTERS.items()}
+    return {counter: base.execute(asked, (machine, *names)).fetchone()[0] for names, counter in COUNTERS.items()}

@@ -97,13 +97,13 @@ def shown(browser: Browser, name: str, file: Path, *, click: bool) -> list[str]:
 
 def _clicked(page, name: str) -> list[str]:
     """Click on the longest stall that has a chain, and follow its link."""
-    place = page.evaluate("""() => { const machine = TRACE.machines[0], s = machine.s; let best = -1;
+    point = page.evaluate("""() => { const machine = TRACE.machines[0], s = machine.s; let best = -1;
         for (let k = 0; k < s.track.length; k++)
             if (s.older[k] >= 0 && s.state[k] > 0 && (best < 0 || s.count[k] > s.count[best])) best = k;
         const wide = Math.max(s.count[best] * 8, 60);
         from = s.first[best] - wide / 2; to = from + wide; draw();
         return {x: x(s.first[best] + s.count[best] / 2), y: machine.rows[s.track[best]].y + ROW / 2}; }""")
-    page.locator("#canvas").click(position=place)
+    page.locator("#canvas").click(position=point)
     page.wait_for_selector("#older")
     text = page.locator("#about").inner_text()
     page.screenshot(path=SHOTS / f"{name}-stall.png")

@@ -44,7 +44,7 @@ end
 """
 INPUTS = 16
 SAMPLES = 10
-#: File, text that occurs in it once, and what takes its place: the bits below the half bit no longer round up.
+#: File, text that occurs in it once, and what replaces it: the bits below the half bit no longer round up.
 ROUNDING = "hw/lib/binary16_rounder.py", "rounded(field[:5], value)", "rounded(field[:5], value & 0x1ffc)"
 
 

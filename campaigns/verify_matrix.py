@@ -123,7 +123,7 @@ def mismatches(path: Path, name: str, samples: int, data: Path | None = None) ->
     """Number of bits and event counters that differ on the simulated machine."""
     console = Console(file=io.StringIO())
     source = InputSource(inputs=None, data=data, samples=str(samples), first=0, default=samples)
-    request = Request(path=path, place=str(path), source=source, preset=name, kind=MachineKind.LIBRARY, jobs=1,
+    request = Request(path=path, location=str(path), source=source, preset=name, kind=MachineKind.LIBRARY, jobs=1,
                       folder=OUT, waves=False)
     done = verify_model(prepare(request, console), builds(name), console)
     return done.bits + done.reference_bits + len(done.events)
@@ -161,7 +161,7 @@ def lstms() -> list[tuple[Gates, int]]:
 def table(title: str, cells: list[tuple[str, str, int]], console: Console) -> int:
     """Print a table, and return the sum of its mismatches."""
     found = {(row, column): value for row, column, value in cells}
-    rows, columns = (sorted({key[place] for key in found}) for place in (0, 1))
+    rows, columns = (sorted({key[axis] for key in found}) for axis in (0, 1))
     made = Table("training", *columns, title=title)
     for row in rows:
         made.add_row(row, *(str(found.get((row, column), "-")) for column in columns))

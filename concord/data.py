@@ -1,4 +1,4 @@
-"""Data sets as the Python API takes them: places, arrays, and data sets that were read before."""
+"""Data sets as the Python API takes them: locations, arrays, and data sets that were read before."""
 
 import os
 import sys
@@ -15,8 +15,8 @@ from concord.lib.names import named
 if TYPE_CHECKING:
     from concord.objects import Network
 
-#: A place as `--data` takes it; arrays x_train, y_train, x_test and y_test, or x and y, by these names or as a tuple in
-#: this order; or a data set. The arrays are [samples, ...], those of sequences [samples, time, ...].
+#: A location as `--data` takes it; arrays x_train, y_train, x_test and y_test, or x and y, by these names or as a tuple
+#: in this order; or a data set. The arrays are [samples, ...], those of sequences [samples, time, ...].
 Data = str | os.PathLike | Mapping | tuple | DataSet
 
 
@@ -63,7 +63,7 @@ def data_for(data: Data | None, network: "Network", order: str | None = None) ->
     return made
 
 
-def place_of(data: Data | None) -> str | None:
+def location_of(data: Data | None) -> str | None:
     """Words for where data come from, as messages and commands name them."""
     if isinstance(data, str | os.PathLike):
         return os.fspath(data)

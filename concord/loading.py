@@ -49,8 +49,8 @@ def load(
     from concord.workflows.original import at_random, original_of
     from concord.workflows.storage import FileKind, fetched, is_url, kind_of, read_model
 
-    place = os.fspath(source)
-    with fetched(place) as path:
+    location = os.fspath(source)
+    with fetched(location) as path:
         match kind_of(path):
             case FileKind.NETWORK:
                 from concord.workflows.imports import opened
@@ -61,7 +61,7 @@ def load(
                     floating = floating if ran else replace(floating, notes=(*floating.notes, said))
                 return Network(floating=floating, original=original_of(imported))
             case FileKind.MODEL | FileKind.CHECKPOINT as kind:
-                kept = kind is FileKind.MODEL and not is_url(place)
+                kept = kind is FileKind.MODEL and not is_url(location)
                 return Model(quantized=read_model(str(path)), path=path if kept else None)
             case FileKind.FIRMWARE | FileKind.CASCADE:  # the latter is refused in a sentence
                 return _program(path)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from concord.data import Data, data_for, data_set, place_of, said
+from concord.data import Data, data_for, data_set, location_of, said
 from concord.lib.several import Results, apart, columns, listed
 from concord.loading import load, model_of
 from concord.objects import Model, Network, Program, Shown, table
@@ -145,7 +145,7 @@ def _float(given: Network, inputs: "np.ndarray | Data", order: "Order | None") -
 
     network, data = given.floating, None if _is_array(inputs) else data_for(inputs, given, order)
     if data is not None:
-        samples = data.tested(place_of(inputs))
+        samples = data.tested(location_of(inputs))
         array, lengths = samples.inputs.view(np.float16).astype(np.float64), samples.lengths
     else:
         samples, lengths = None, None
@@ -168,7 +168,7 @@ def _quantized(given: Model | Program, inputs: "np.ndarray | Data", kind: str, u
     data = None
     if not _is_array(inputs):
         read = data_set(inputs, order)
-        data = fitting(held, place_of(inputs), read)
+        data = fitting(held, location_of(inputs), read)
         said(data.notes[len(read.notes):])
     samples = data.tested(data.name) if data else _samples(held, np.asarray(inputs), order)
     if unquantized:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from concord.data import Data, data_set, place_of, said
+from concord.data import Data, data_set, location_of, said
 from concord.loading import load
 from concord.objects import Model, Network, Shown
 from concord.workflows.storage import legal
@@ -157,12 +157,12 @@ def verify(
     count = str(samples)
     if read is not None and read.test is not None and count.isdecimal():
         count = str(min(int(count), max(1, len(read.test) - first)))
-    source = InputSource(inputs=None if inputs is None else Path(inputs), data=place_of(data), samples=count,
+    source = InputSource(inputs=None if inputs is None else Path(inputs), data=location_of(data), samples=count,
                          first=first, default=200, read=read,
                          order=None if order is None else named(Order, order))
-    place = os.fspath(network) if isinstance(network, str | os.PathLike) else ""
+    location = os.fspath(network) if isinstance(network, str | os.PathLike) else ""
     request = Request(
-        path=Path(place), place=place, source=source, preset=preset, kind=MachineKind(machine),
+        path=Path(location), location=location, source=source, preset=preset, kind=MachineKind(machine),
         jobs=jobs or CORES, folder=Path(report), waves=waves, arithmetic=named(NetworkArithmetic, arithmetic),
         anew=anew, equalize=equalize, split=errors, clock=clock, wish=Wish(batch=batch, cores=cores),
         command="concord.verify")
@@ -182,11 +182,11 @@ def _job(given: Network | Model, request: "Request") -> "Job":
 
     if isinstance(given, Network):
         name = f"{legal(given.floating.name)}.onnx"
-        return Job(request=replace(request, path=Path(request.path.name or name), place=request.place or name),
+        return Job(request=replace(request, path=Path(request.path.name or name), location=request.location or name),
                    network=given.floating, original=given.original)
     path = given.path
     if path is None:
         path = request.folder / f"{legal(given.quantized.name)}.safetensors"
         path.parent.mkdir(parents=True, exist_ok=True)
         given.save(path)
-    return Job(request=replace(request, path=path, place=str(path)))
+    return Job(request=replace(request, path=path, location=str(path)))

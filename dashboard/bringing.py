@@ -8,7 +8,7 @@ from typing import Any
 from concord.dashboard.choices import FIELDS, MEASURED, Choice, checked, defaults
 from concord.dashboard.inspection import SHIPPED, look
 from concord.dashboard.page import desk, page, run_of, texts
-from concord.dashboard.places import ENDINGS, below, kept
+from concord.dashboard.paths import ENDINGS, below, kept
 from concord.dashboard.run_folder import WATCHED, Condition, RunFolder, unwatched
 from concord.lib.names import cleaned
 from concord.spec.machine.machine_file import read_config

@@ -130,7 +130,7 @@ def checked(
         folder:   Folder of the run, in which the command runs.
     """
     given = {field.name: form.get(field.name, "").strip() for field in FIELDS}
-    machine = imported["paths"].get("machine", "")  # a TOML file that was brought, in place of a preset
+    machine = imported["paths"].get("machine", "")  # a TOML file that was brought, instead of a preset
     fit = given["preset"] == FIT and not machine
     given["preset"] = machine or ("" if fit else given["preset"])
     wrong, values = {}, {}
@@ -218,6 +218,6 @@ def _field(words: str, given: Mapping[str, str]) -> str:
         short = field.name.removeprefix("overflow_")
         marks = [_option(field.name), f"{field.name}:", f"{short} =", f"no {short} "]
         marks += [f"{given[field.name]} bits:"] if field.unit == "bits" and given[field.name] else []
-        if places := [place for mark in marks if (place := words.find(mark)) >= 0]:
-            found[field.name] = min(places), -len(field.name)
+        if indices := [index for mark in marks if (index := words.find(mark)) >= 0]:
+            found[field.name] = min(indices), -len(field.name)
     return min(found, key=found.__getitem__, default="")

@@ -27,20 +27,20 @@ def execute(folder: str, job: str, command: list[str]) -> int | None:
     Returns:
         The exit code; None if the server ends before.
     """
-    place = Path(folder, "jobs", job)
-    place.mkdir(parents=True, exist_ok=True)
+    path = Path(folder, "jobs", job)
+    path.mkdir(parents=True, exist_ok=True)
     # Without a terminal; and a module in the folder is not imported.
     words = [sys.executable, "-P", "-m", "concord.nnp.main", *command]
-    with (place / "output.txt").open("wb") as output:
+    with (path / "output.txt").open("wb") as output:
         process = subprocess.Popen(
             words, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
             start_new_session=True, env=os.environ | {"COLUMNS": "120", "PYTHONUNBUFFERED": "1"})
     status = {"command": command, "pid": process.pid, "started": time.time()}
-    write(place / "status.json", json.dumps(status))
+    write(path / "status.json", json.dumps(status))
     while process.poll() is None:
         if LEAVING.wait(PAUSE):
             return None
-    write(place / "status.json", json.dumps(status | {"exit": process.returncode, "ended": time.time()}))
+    write(path / "status.json", json.dumps(status | {"exit": process.returncode, "ended": time.time()}))
     return process.returncode
 
 

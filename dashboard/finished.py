@@ -32,7 +32,8 @@ def _row(run: RunFolder, name: str, queue: WorkQueue) -> dict[str, Any]:
     """A job: whether it can begin, where it stands, and what it has found."""
     job, status = JOBS[name], run.status(name)
     return {
-        "name": name, "title": job.title, "place": queue.place(run.path, name), "running": queue.active(run.path, name),
+        "name": name, "title": job.title, "position": queue.position(run.path, name),
+        "running": queue.active(run.path, name),
         "exit": status.get("exit"),
         "begun": bool(status), "figures": measured(run, name),
         "ready": not job.after or run.status(job.after).get("exit") == 0,

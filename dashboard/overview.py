@@ -26,7 +26,7 @@ def _row(run: RunFolder, at: Desk) -> dict[str, Any]:
     condition = run.condition(at.queue)
     return {
         "id": run.name, "title": run.title, "kind": request.get("kind", ""), "condition": condition,
-        "created": run.created, "place": at.queue.place(run.path, TRAIN),
+        "created": run.created, "position": at.queue.position(run.path, TRAIN),
         "link": f"/runs/{run.name}" + "/choose" * (condition is Condition.BROUGHT), "epoch": state.get("epoch"),
         "epochs": state.get("epochs")}
 

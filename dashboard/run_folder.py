@@ -131,7 +131,7 @@ class RunFolder:
         """What the run is doing, from the queue, its process and its worker's state."""
         state, status = self.read(STATE), self.status(TRAIN)
         said = state.get("state")
-        if queue.place(self.path, TRAIN):
+        if queue.position(self.path, TRAIN):
             return Condition.QUEUED
         if said in ("running", "paused"):
             if alive(state.get("pid")):
@@ -192,9 +192,9 @@ def all_runs(runs: Path) -> Iterator[RunFolder]:
 def recovered(runs: Path, queue: WorkQueue):
     """Take over what a server before this one left: workers that run, and runs that waited."""
     for run in sorted(all_runs(runs), key=lambda run: run.created):
-        for place in (run.path / "jobs").glob("*/status.json"):
-            status = run.status(place.parent.name)
+        for path in (run.path / "jobs").glob("*/status.json"):
+            status = run.status(path.parent.name)
             if "exit" not in status and alive(status.get("pid")):
-                queue.attend(run.path, place.parent.name, status["pid"])
+                queue.attend(run.path, path.parent.name, status["pid"])
         if run.read("run.json") and not run.read(STATE) and not run.status(TRAIN):
             queue.submit(run.path, TRAIN, run.request["command"])

@@ -41,7 +41,7 @@ def _state(run: RunFolder, at: Desk) -> dict[str, Any]:
     if condition is Condition.FAILED:
         found["error"] = state.get("error") or run.output(TRAIN)[-1000:] or "nothing was printed"
     return found | {
-        "condition": condition, "live": condition.live, "place": at.queue.place(run.path, TRAIN),
+        "condition": condition, "live": condition.live, "position": at.queue.position(run.path, TRAIN),
         "widths": widths(run.request["command"], changed)}
 
 

@@ -42,8 +42,8 @@ class WorkQueue:
         future: Future | None = self.futures.get((folder.name, job))
         return future is not None and not future.done()
 
-    def place(self, folder: Path, job: str) -> int | None:
-        """The place of a job in the queue, from 1; None if it does not wait."""
+    def position(self, folder: Path, job: str) -> int | None:
+        """The position of a job in the queue, from 1; None if it does not wait."""
         waiting = [key for key, future in list(self.futures.items()) if not future.running() and not future.done()]
         key = folder.name, job
         return waiting.index(key) + 1 if key in waiting else None

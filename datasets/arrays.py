@@ -19,12 +19,12 @@ class Archive:
     """Arrays by name, each read when it is needed.
 
     Attributes:
-        place: File or function that they come from, for messages.
-        names: Their names.
+        location: File or function that they come from, for messages.
+        names:    Their names.
     """
 
-    def __init__(self, place: str, names: list[str], fetch: Callable[[str], np.ndarray]):
-        self.place, self.names, self._fetch = place, names, fetch
+    def __init__(self, location: str, names: list[str], fetch: Callable[[str], np.ndarray]):
+        self.location, self.names, self._fetch = location, names, fetch
         self._lower = {name.lower(): name for name in reversed(names)}
 
     def read(self, name: str) -> np.ndarray:
@@ -34,7 +34,7 @@ class Archive:
             ValueError: it holds Python objects, or no array at all.
         """
         array = self._fetch(name)
-        where = f"{self.place}, {name}" if name in self.names and len(self.names) > 1 else self.place
+        where = f"{self.location}, {name}" if name in self.names and len(self.names) > 1 else self.location
         if array.dtype.kind not in "biufUS":
             raise ValueError(f"{where}: numbers or texts are needed, not {array.dtype}; arrays of Python objects are "
                              "not read, because they would be unpickled")
@@ -100,14 +100,14 @@ def npy_folder(folder: Path) -> Archive:
                    lambda name: npy(folder / f"{name}.npy"))
 
 
-def mapping(values: Mapping, place: str) -> Archive:
+def mapping(values: Mapping, location: str) -> Archive:
     """Arrays in a mapping, such as a dict or a Bunch of scikit-learn; other values are left out."""
     names = [name for name, value in values.items() if isinstance(name, str) and hasattr(value, "__len__")
              and not isinstance(value, str | Mapping)]
-    return Archive(place, names, lambda name: as_array(values[name], f"{place}, {name}"))
+    return Archive(location, names, lambda name: as_array(values[name], f"{location}, {name}"))
 
 
-def as_array(value, place: str) -> np.ndarray:
+def as_array(value, location: str) -> np.ndarray:
     """A value that is like an array, as one.
 
     Raises:
@@ -116,10 +116,10 @@ def as_array(value, place: str) -> np.ndarray:
     try:
         return np.asarray(value)
     except Exception as error:
-        raise ValueError(f"{place}: {type(value).__name__} is no array of numbers ({error})") from error
+        raise ValueError(f"{location}: {type(value).__name__} is no array of numbers ({error})") from error
 
 
-def _array(stream, place: str, size: int) -> np.ndarray:
+def _array(stream, location: str, size: int) -> np.ndarray:
     """Read an array, whose header is compared with the `size` of the file before memory is taken."""
     form = np.lib.format
     try:
@@ -128,15 +128,15 @@ def _array(stream, place: str, size: int) -> np.ndarray:
         shape, _, dtype = headers.get(version, form.read_array_header_2_0)(stream)
         if dtype.hasobject:
             raise ValueError("it holds Python objects, which are not unpickled; save numbers")
-        check_size(place, shape, max(1, dtype.itemsize))
+        check_size(location, shape, max(1, dtype.itemsize))
         if np.prod(shape, dtype=object) * dtype.itemsize > size:
             raise ValueError(f"{dtype}{list(shape)} does not fit into {size:,} bytes")
         stream.seek(0)
         return form.read_array(stream, allow_pickle=False)
     except Exception as error:  # numpy's reader raises errors of many classes for damaged headers
-        if str(error).startswith(place):
+        if str(error).startswith(location):
             raise
-        raise ValueError(f"{place}: not a whole .npy file of numbers ({error})") from error
+        raise ValueError(f"{location}: not a whole .npy file of numbers ({error})") from error
 
 
 def found(archive: Archive, description: Description) -> Found:
@@ -157,30 +157,30 @@ def found(archive: Archive, description: Description) -> Found:
             wanted, (INPUTS, LABELS, LENGTHS), strict=True)]
         if names[0] is not None:
             arrays = [None if name is None else archive.read(name) for name in names]
-            parts[part] = _raw(*arrays, f"{archive.place}, {names[0]}", description)
+            parts[part] = _raw(*arrays, f"{archive.location}, {names[0]}", description)
             used += filter(None, names)
     if not parts:
-        raise ValueError(f"{archive.place}: it holds {', '.join(archive.names) or 'nothing'}, and no x_train, x_test "
-                         f"or x; {_ADVICE}")
+        raise ValueError(f"{archive.location}: it holds {', '.join(archive.names) or 'nothing'}, and no x_train, "
+                         f"x_test or x; {_ADVICE}")
     left = [name for name in archive.names if name not in used]
-    notes = (f"{archive.place}: read {', '.join(dict.fromkeys(used))}, not {', '.join(left)}",) if left else ()
+    notes = (f"{archive.location}: read {', '.join(dict.fromkeys(used))}, not {', '.join(left)}",) if left else ()
     return Found(parts=parts, notes=notes)
 
 
-def _raw(inputs: np.ndarray, labels, lengths, place: str, description: Description) -> Raw:
+def _raw(inputs: np.ndarray, labels, lengths, location: str, description: Description) -> Raw:
     """Arrays that belong together.
 
     Raises:
         ValueError: they have different numbers of samples, or inputs are no numbers.
     """
     if inputs.dtype.kind not in "biuf":
-        raise ValueError(f"{place}: inputs are numbers, not {inputs.dtype}")
+        raise ValueError(f"{location}: inputs are numbers, not {inputs.dtype}")
     if not inputs.size:
-        raise ValueError(f"{place}: at least one sample is needed, not {inputs.dtype}{list(inputs.shape)}")
+        raise ValueError(f"{location}: at least one sample is needed, not {inputs.dtype}{list(inputs.shape)}")
     for name, array in ("labels", labels), ("lengths", lengths):
         if array is not None and len(array) != len(inputs):
-            raise ValueError(f"{place}: {len(inputs)} samples, but {len(array)} {name}")
-    return Raw(inputs=inputs, labels=labels, lengths=lengths, place=place)
+            raise ValueError(f"{location}: {len(inputs)} samples, but {len(array)} {name}")
+    return Raw(inputs=inputs, labels=labels, lengths=lengths, location=location)
 
 
 def _present(archive: Archive, wanted):
@@ -198,18 +198,18 @@ def _name(archive: Archive, wanted, standard: tuple[str, ...], part: str) -> str
         ValueError: the description names one that is not there.
     """
     if isinstance(wanted, tuple):
-        raise ValueError(f"{archive.place}: several names stand for columns of a CSV file; name one array, or a table "
-                         "of arrays for train, test and calibration")
+        raise ValueError(f"{archive.location}: several names stand for columns of a CSV file; name one array, or a "
+                         "table of arrays for train, test and calibration")
     if isinstance(wanted, Mapping):
         name = wanted.get(part)
         if name is not None and name not in archive.names:
-            raise ValueError(f"{archive.place}: there is no {name}; there are {', '.join(archive.names)}")
+            raise ValueError(f"{archive.location}: there is no {name}; there are {', '.join(archive.names)}")
         return name
     behind = "" if part == "all" else f"_{part}"
     if wanted is None:
         return next(filter(None, (archive.usual(f"{name}{behind}") for name in standard)), None)
     if not any(f"{wanted}{end}" in archive.names for end in _ENDS):
-        raise ValueError(f"{archive.place}: there is no {wanted}; there are {', '.join(archive.names)}")
+        raise ValueError(f"{archive.location}: there is no {wanted}; there are {', '.join(archive.names)}")
     return f"{wanted}{behind}" if f"{wanted}{behind}" in archive.names else None
 
 

@@ -160,14 +160,14 @@ def _published_images(folder: Path, part: str) -> Raw | None:
     if not path.is_file():
         return None
     found, labels = pixels(folder, part)
-    return Raw(inputs=found[:, None], labels=labels, lengths=None, place=str(path))
+    return Raw(inputs=found[:, None], labels=labels, lengths=None, location=str(path))
 
 
 def _published_utterances(path: Path, read) -> Raw | None:
     if not path.is_file():
         return None
     frames, lengths, labels = read(path)
-    return Raw(inputs=padded(frames, lengths), labels=labels, lengths=lengths, place=str(path))
+    return Raw(inputs=padded(frames, lengths), labels=labels, lengths=lengths, location=str(path))
 
 
 def _content(stream, size: int) -> bytes:

@@ -92,13 +92,13 @@ class Description:
         return self.folder / name
 
 
-def parse(text: str, place: str, folder: Path) -> Description:
+def parse(text: str, location: str, folder: Path) -> Description:
     """Read the TOML text of a description.
 
     Args:
-        text:   The text.
-        place:  Where it stands, for messages.
-        folder: Folder where relative paths begin.
+        text:     The text.
+        location: Where it stands, for messages.
+        folder:   Folder where relative paths begin.
 
     Raises:
         ValueError: it is not TOML, or a key is unknown or has a value of the wrong kind.
@@ -106,15 +106,15 @@ def parse(text: str, place: str, folder: Path) -> Description:
     try:
         record = tomllib.loads(text)
     except ValueError as error:  # also numbers of too many digits
-        raise ValueError(f"{place}: not TOML ({error})") from error
+        raise ValueError(f"{location}: not TOML ({error})") from error
     except RecursionError as error:
-        raise ValueError(f"{place}: not a description of data: its values are nested too deeply") from error
+        raise ValueError(f"{location}: not a description of data: its values are nested too deeply") from error
     record.pop(ORIGIN, None)
     inner = record.pop("preprocessing", {})
     if not isinstance(inner, dict):
-        raise ValueError(f"{place}: preprocessing is a table: write [preprocessing] and its keys below it")
-    values = _checked(record, _KEYS, place, "")
-    values["preprocessing"] = Preprocessing(**_checked(inner, _PREPROCESSING, place, "preprocessing."))
+        raise ValueError(f"{location}: preprocessing is a table: write [preprocessing] and its keys below it")
+    values = _checked(record, _KEYS, location, "")
+    values["preprocessing"] = Preprocessing(**_checked(inner, _PREPROCESSING, location, "preprocessing."))
     return Description(folder=folder, **values)
 
 
@@ -142,18 +142,18 @@ def _plain(value):
     return dict(value) if isinstance(value, Mapping) else value
 
 
-def _checked(record: dict, keys: Mapping[str, tuple[Callable, str]], place: str, prefix: str) -> dict:
+def _checked(record: dict, keys: Mapping[str, tuple[Callable, str]], location: str, prefix: str) -> dict:
     """The values of a table, each made by the function that `keys` names for it."""
     found = {}
     for key, value in record.items():
         if key not in keys:
             advice = "; write it below [preprocessing]" if key in _PREPROCESSING else f"; there are {', '.join(keys)}"
-            raise ValueError(f"{place}: there is no key {prefix}{key}{advice}")
+            raise ValueError(f"{location}: there is no key {prefix}{key}{advice}")
         make, words = keys[key]
         try:
             found[key] = make(value)
         except (TypeError, ValueError, ZeroDivisionError, OverflowError) as error:
-            raise ValueError(f"{place}: {prefix}{key} = {value!r}, but {words} is needed") from error
+            raise ValueError(f"{location}: {prefix}{key} = {value!r}, but {words} is needed") from error
     return found
 
 

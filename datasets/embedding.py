@@ -36,9 +36,9 @@ def tokens_of(samples: Samples, takes: "Interface") -> np.ndarray | None:
     return None if samples.raw is None else _tokens(samples.raw, samples.lengths, takes)
 
 
-def arrayed(array: np.ndarray, takes: "Interface", place: str) -> np.ndarray | None:
+def arrayed(array: np.ndarray, takes: "Interface", location: str) -> np.ndarray | None:
     """The same for an array of samples."""
-    raw = Raw(inputs=array, labels=None, lengths=None, place=place)
+    raw = Raw(inputs=array, labels=None, lengths=None, location=location)
     return _tokens(raw, None, takes) if array.dtype.kind in "iu" else None
 
 
@@ -65,8 +65,8 @@ def _tokens(raw: Raw, lengths: np.ndarray | None, takes: "Interface") -> np.ndar
         made[np.arange(count) >= lengths[:, None]] = 0
     if (wrong := np.argwhere((made < 0) | (made >= rows))).size:
         sample, step = wrong[0].tolist()
-        raise ValueError(f"{raw.place}, {raw.sample(sample)}, step {step}: {made[sample, step]} is not in the table of "
-                         f"{takes.name}, which has {rows:,} vectors, 0..{rows - 1}; correct it"
+        raise ValueError(f"{raw.location}, {raw.sample(sample)}, step {step}: {made[sample, step]} is not in the table "
+                         f"of {takes.name}, which has {rows:,} vectors, 0..{rows - 1}; correct it"
                          + ", or give `lengths` where it is padding" * takes.sequence)
     return made
 

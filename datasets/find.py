@@ -1,4 +1,4 @@
-"""Finds the samples at a place: its description, and the reader of its kind; or the arrays that a function returns."""
+"""Finds the samples at a location: its description, and the reader of its kind; or arrays that a function returns."""
 
 import re
 from collections.abc import Mapping
@@ -17,11 +17,11 @@ FORMS = ("a .toml, .npz, .npy or .csv file, a folder of images by class, of .npy
          "or module:callable")
 
 
-def described(place: str, like: str) -> Description:
-    """The description of a place: its TOML text, or that of its model, or none but the place itself."""
-    if not place or "://" in place or "\0" in place:
-        raise ValueError(f"{place!r} is no place of data: a URL must be downloaded first; data are {FORMS}")
-    path = Path(place)
+def described(location: str, like: str) -> Description:
+    """The description of a location: its TOML text, or that of its model, or none but the location itself."""
+    if not location or "://" in location or "\0" in location:
+        raise ValueError(f"{location!r} is no location of data: a URL must be downloaded first; data are {FORMS}")
+    path = Path(location)
     if path.suffix == ".toml":
         if not path.is_file():
             raise ValueError(f"{path}: there is no such file")
@@ -36,19 +36,19 @@ def described(place: str, like: str) -> Description:
             raise ValueError(f"{path}: it names no data: write `data = \"FILE\"`, or `inputs = \"x.npy\"`")
         return description
     if not like:
-        return Description(data=place)
+        return Description(data=location)
     description = parse(like, "the model's description of its data", Path())
     same = Path(description.data).name == path.name
-    # Files and functions that a model names are neither opened nor run: only the place is, which the user gave.
+    # Files and functions that a model names are neither opened nor run: only the location is, which the user gave.
     test, calibration = (None if isinstance(value, str) or not same else value for value in (
         description.test, description.calibration))
     whole = not same or isinstance(description.test, str)
-    return replace(description, borrowed=True, data=place, name=description.name if same else "",
+    return replace(description, borrowed=True, data=location, name=description.name if same else "",
                    test=1.0 if whole else test, calibration=calibration)
 
 
 def find(description: Description) -> Found | DataSet:
-    """What the reader of a place finds there.
+    """What the reader of a location finds there.
 
     Raises:
         ValueError: nothing that can be read is there.

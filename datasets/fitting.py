@@ -42,69 +42,69 @@ class Interface:
     table: np.ndarray | None = field(default=None, compare=False)
 
 
-def fitted(data: DataSet, takes: Interface, place: str = "") -> DataSet:
+def fitted(data: DataSet, takes: Interface, location: str = "") -> DataSet:
     """A data set whose samples lie as the machine reads them, and whose classes are numbered as the outputs are.
 
     Args:
-        data:  The data set.
-        takes: What the network takes and gives.
-        place: Where the data come from, for messages; by default the name of the data set.
+        data:     The data set.
+        takes:    What the network takes and gives.
+        location: Where the data come from, for messages; by default the name of the data set.
 
     Raises:
         ValueError: the data do not fit the network.
     """
-    place, data = place or data.name, looked_up(data, takes)
+    location, data = location or data.name, looked_up(data, takes)
     if data.refused:
         raise ValueError(data.refused)
     if takes.table is not None and not takes.sequence and data.shape != takes.axes.file and (
             prod(data.shape) * takes.table.shape[1] == prod(takes.axes.file)):
-        raise ValueError(f"{place}: a sample is {words(data.shape)}, as many as {takes.name} takes token numbers, but "
-                         "not of integers: write them as int64")
+        raise ValueError(f"{location}: a sample is {words(data.shape)}, as many as {takes.name} takes token numbers, "
+                         "but not of integers: write them as int64")
     if takes.sequence:
         data = data.as_sequences(prod(takes.axes.shape))
     elif data.sequence:
-        raise ValueError(f"{place}: the samples are sequences, but {takes.name} takes {words(takes.axes.file)}; give "
-                         "samples of one length as such arrays, without lengths")
+        raise ValueError(f"{location}: the samples are sequences, but {takes.name} takes {words(takes.axes.file)}; "
+                         "give samples of one length as such arrays, without lengths")
     if takes.results and data.task in (Task.CLASSIFICATION, Task.ANOMALY):
-        raise ValueError(f"{place}: its labels are those of one output, but {takes.name} has several, "
+        raise ValueError(f"{location}: its labels are those of one output, but {takes.name} has several, "
                          f"{listed(takes.results)}: import one of them by --output NAME, or write `task = \"none\"` in "
                          "a TOML file that describes the data")
     if data.task is Task.CLASSIFICATION:
-        data = relabelled(data, takes, place)
-    index, note = _places(takes, data.shape, place, data.order, data.image)
+        data = relabelled(data, takes, location)
+    index, note = _indices(takes, data.shape, location, data.order, data.image)
     parts = {name: part and replace(part, inputs=_reordered(part.inputs, index), raw=None)
              for name, part in data.parts().items()}
     return replace(data, shape=takes.axes.shape, order=Order.MACHINE, notes=(*data.notes, *note), **parts)
 
 
-def arranged(array: np.ndarray, takes: Interface, place: str, order: Order = Order.FILE
+def arranged(array: np.ndarray, takes: Interface, location: str, order: Order = Order.FILE
              ) -> tuple[np.ndarray, tuple[str, ...]]:
     """Numbers [samples, inputs] or [samples, steps, inputs] as the machine reads them, and a note on their order.
 
     Args:
-        array: Numbers [samples, ...], or [samples, steps, ...] where the network takes sequences; or token numbers
+        array:    Numbers [samples, ...], or [samples, steps, ...] where the network takes sequences; or token numbers
             [samples, steps] where it begins with an embedding.
-        takes: What the network takes.
-        place: Where they come from, for messages.
-        order: Order of the axes of a sample.
+        takes:    What the network takes.
+        location: Where they come from, for messages.
+        order:    Order of the axes of a sample.
 
     Raises:
         ValueError: the numbers do not fit the network.
     """
     axes, wanted = (2 if takes.sequence else 1), prod(takes.axes.shape)
-    if (tokens := arrayed(array, takes, place)) is not None:
+    if (tokens := arrayed(array, takes, location)) is not None:
         array, order = vectors(tokens, takes), Order.FILE
         array = array.reshape(*array.shape[:axes], *takes.axes.file)
     if array.ndim <= axes or prod(array.shape[axes:]) != wanted:
         before = ["samples", *[takes.steps or "steps"] * takes.sequence]
         shape = takes.axes.shape if order is Order.MACHINE else takes.axes.file
-        raise ValueError(f"{place}: {takes.name} takes numbers[{', '.join(map(str, (*before, *shape)))}], not "
+        raise ValueError(f"{location}: {takes.name} takes numbers[{', '.join(map(str, (*before, *shape)))}], not "
                          f"{array.dtype}{list(array.shape)}")
-    index, note = _places(takes, array.shape[axes:], place, order, None)
+    index, note = _indices(takes, array.shape[axes:], location, order, None)
     return _reordered(array.reshape(*array.shape[:axes], wanted), index), note
 
 
-def relabelled(data: DataSet, takes: Interface, place: str) -> DataSet:
+def relabelled(data: DataSet, takes: Interface, location: str) -> DataSet:
     """A data set whose classes are numbered as the outputs of a network.
 
     Texts as labels find the output of this name. Integers are the numbers of the outputs, or the network's own classes
@@ -117,18 +117,18 @@ def relabelled(data: DataSet, takes: Interface, place: str) -> DataSet:
     theirs = data.classes if data.classes != names(len(data.classes)) else ()
     counted = mine == tuple(map(str, range(takes.outputs)))
     if theirs and data.sorted_classes and not mine and len(theirs) != takes.outputs:
-        raise ValueError(f"{place}: the labels are {len(theirs)} texts, {_listed(theirs)}, but {takes.name} has "
+        raise ValueError(f"{location}: the labels are {len(theirs)} texts, {_listed(theirs)}, but {takes.name} has "
                          f"{takes.outputs} outputs, whose classes are not known; write all of them in the order of the "
                          "outputs, as `classes = [...]` in a TOML file that describes the data")
     if theirs and data.sorted_classes and not mine:
         first = ", ".join(f"{name} = {number}" for number, name in enumerate(theirs[:3])) + ", ..." * (len(theirs) > 3)
-        note = (f"{place}: the labels are texts, numbered in alphabetic order: {first}; `classes` in a TOML file names "
-                "them in the order of the outputs")
+        note = (f"{location}: the labels are texts, numbered in alphabetic order: {first}; `classes` in a TOML file "
+                "names them in the order of the outputs")
         return replace(data, notes=(*data.notes, note), sorted_classes=False)
     if not mine or theirs == mine[:len(theirs)] and (theirs or counted) or counted and not data.sorted_classes:
         return data
     if theirs and not data.sorted_classes:
-        raise ValueError(f"{place}: its classes are {_listed(theirs)}, those of {takes.name} {_listed(mine)}; give "
+        raise ValueError(f"{location}: its classes are {_listed(theirs)}, those of {takes.name} {_listed(mine)}; give "
                          "`classes` in this order in a TOML file")
     if not theirs and not all(name.removeprefix("-").isdecimal() for name in mine):
         return data
@@ -137,7 +137,7 @@ def relabelled(data: DataSet, takes: Interface, place: str) -> DataSet:
             for label in np.unique(part.labels) if label != UNLABELLED or part.steps == 1}
     numbers = {number: mine.index(name) if name in mine else -1 for number, name in enumerate(found)}
     if lost := [found[number] for number in sorted(used) if numbers[number] < 0]:
-        raise ValueError(f"{place}: the label {lost[0]!r} is none of the classes of {takes.name}, {_listed(mine)}; "
+        raise ValueError(f"{location}: the label {lost[0]!r} is none of the classes of {takes.name}, {_listed(mine)}; "
                          "correct the labels, or write `classes` in the order of the outputs in a TOML file that "
                          "describes the data")
     table = np.array([numbers[number] for number in range(len(found))])
@@ -145,24 +145,24 @@ def relabelled(data: DataSet, takes: Interface, place: str) -> DataSet:
     return replace(data, description=_described(data.description, mine, parts.get("test")), **parts)
 
 
-def _places(takes: Interface, given: tuple[int, ...], place: str, order: Order, image: bool | None
+def _indices(takes: Interface, given: tuple[int, ...], location: str, order: Order, image: bool | None
             ) -> tuple[np.ndarray | None, tuple[str, ...]]:
-    """The places of a sample's numbers, see `InputAxes.places`, or None where nothing moves; and a note on their order.
+    """The indices of a sample's numbers, see `InputAxes.indices`, or None where nothing moves; and a note on the order.
 
-    Arguments are those of `InputAxes.places`, but `image` is None for an array that no TOML file can describe.
+    Arguments are those of `InputAxes.indices`, but `image` is None for an array that no TOML file can describe.
 
     Raises:
         ValueError: a sample has another shape than the network takes.
     """
     try:
-        index = takes.axes.places(given, order, bool(image))
+        index = takes.axes.indices(given, order, bool(image))
     except ValueError as error:
         what = "a time step" if takes.sequence else "a sample"
-        raise ValueError(f"{place}: {what} is {words(given)}, but {takes.name} {error}"
+        raise ValueError(f"{location}: {what} is {words(given)}, but {takes.name} {error}"
                          f"{takes.axes.advice(given, order, image)}") from error
     note = takes.axes.note(given, order, bool(image))
     moves = not np.array_equal(index, np.arange(len(index)))
-    return index if moves else None, (f"{place}: {note}",) if note else ()
+    return index if moves else None, (f"{location}: {note}",) if note else ()
 
 
 def _reordered(inputs: np.ndarray, index: np.ndarray | None) -> np.ndarray:

@@ -25,7 +25,7 @@ def task_of(parts: Mapping[str, Raw]) -> Task:
         return Task.NONE
     if all(labels.dtype.kind in "biuSU" and labels.ndim == 1 or _one_hot(labels) for labels in map(_squeezed, found)):
         return Task.CLASSIFICATION
-    if all(_of_places(raw) and raw.labels.dtype.kind in "biuSU" for raw in parts.values() if raw.labels is not None):
+    if all(_of_positions(raw) and raw.labels.dtype.kind in "biuSU" for raw in parts.values() if raw.labels is not None):
         return Task.CLASSIFICATION
     return Task.REGRESSION
 
@@ -48,8 +48,8 @@ def labelled(
         return dict.fromkeys(parts), ()
     for part, raw in parts.items():
         if raw.labels is None and part != "calibration" and (task, part) != (Task.ANOMALY, "train"):
-            raise ValueError(f"{raw.place}: {task} needs labels, and the part {part} has none; name them as `labels`, "
-                             "or say `task = \"none\"`")
+            raise ValueError(f"{raw.location}: {task} needs labels, and the part {part} has none; name them as "
+                             "`labels`, or say `task = \"none\"`")
     present = {part: raw for part, raw in parts.items() if raw.labels is not None}
     labels = dict.fromkeys(parts)
     if task is Task.REGRESSION:
@@ -86,17 +86,17 @@ def _classes(
 
 
 def _class_values(raw: Raw) -> np.ndarray:
-    """Classes as integers or texts, of [samples], or of [samples, places]: time steps, or pixels row by row."""
+    """Classes as integers or texts, of [samples], or of [samples, positions]: time steps, or pixels row by row."""
     labels = _squeezed(raw.labels)
     if _one_hot(labels):
         return labels.argmax(axis=1)
     tokens = raw.inputs.dtype.kind in "iu" and raw.inputs.shape == labels.shape  # one for each label
-    if labels.ndim == 3 or labels.ndim == 2 and (tokens or _of_places(raw)):
+    if labels.ndim == 3 or labels.ndim == 2 and (tokens or _of_positions(raw)):
         labels = labels.reshape(len(labels), -1)
         flat = np.repeat(np.arange(len(labels)), labels.shape[1])
         return _class_values(replace(raw.part(flat), labels=labels.reshape(-1))).reshape(labels.shape)
     if labels.ndim != 1:
-        raise ValueError(f"{raw.place}: classes are one label for each sample, not labels {list(labels.shape)}; for "
+        raise ValueError(f"{raw.location}: classes are one label for each sample, not labels {list(labels.shape)}; for "
                          "several real numbers say `task = \"regression\"`")
     if labels.dtype.kind == "S":
         labels = np.char.decode(labels, "utf-8", "replace")
@@ -114,8 +114,8 @@ def _class_values(raw: Raw) -> np.ndarray:
 
 def _numbered(raw: Raw, texts: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
     """The index of each text in `names`."""
-    places = {name: index for index, name in enumerate(names)}
-    found = np.array([places.get(str(text), -1) for text in texts.reshape(-1).tolist()], np.int64).reshape(texts.shape)
+    indices = {name: index for index, name in enumerate(names)}
+    found = np.array([indices.get(str(text), -1) for text in texts.reshape(-1).tolist()], np.int64).reshape(texts.shape)
     for index in np.argwhere(found < 0)[:1]:
         raise ValueError(f"{_where(raw, index[0])}: {str(texts[tuple(index)])!r} is not one of the classes "
                          f"{', '.join(names[:20])}{', ...' if len(names) > 20 else ''}")
@@ -126,7 +126,7 @@ def _targets(raw: Raw) -> np.ndarray:
     """float32[samples, outputs]."""
     if raw.labels.dtype.kind not in "biuf":
         held = "texts" if raw.labels.dtype.kind in "SU" else raw.labels.dtype
-        raise ValueError(f"{raw.place}: regression needs numbers as labels, not {held}")
+        raise ValueError(f"{raw.location}: regression needs numbers as labels, not {held}")
     with np.errstate(over="ignore"):
         targets = raw.labels.reshape(len(raw.labels), -1).astype(np.float32)
     for index in np.flatnonzero(~np.isfinite(targets).all(axis=1))[:1]:
@@ -139,11 +139,11 @@ def _squeezed(labels: np.ndarray) -> np.ndarray:
     return labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
 
 
-def _of_places(raw: Raw) -> bool:
+def _of_positions(raw: Raw) -> bool:
     """Whether each time step of sequences of vectors, or each pixel of images with channels, has a label."""
-    places, inputs = raw.labels.shape, raw.inputs.shape
-    channels_first = len(places) == 3 and places == (*inputs[:1], *inputs[2:])
-    return len(inputs) == len(places) + 1 in (3, 4) and (channels_first or places == inputs[:-1])
+    labelled, inputs = raw.labels.shape, raw.inputs.shape
+    channels_first = len(labelled) == 3 and labelled == (*inputs[:1], *inputs[2:])
+    return len(inputs) == len(labelled) + 1 in (3, 4) and (channels_first or labelled == inputs[:-1])
 
 
 def _one_hot(labels: np.ndarray) -> bool:
@@ -154,4 +154,4 @@ def _one_hot(labels: np.ndarray) -> bool:
 
 
 def _where(raw: Raw, index: int) -> str:
-    return f"{raw.place}, {raw.sample(int(index))}"
+    return f"{raw.location}, {raw.sample(int(index))}"

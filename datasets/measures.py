@@ -131,8 +131,8 @@ def _anomaly(outputs: np.ndarray, samples: Samples) -> dict[str, float]:
     found, count = scores(outputs, samples), int(anomalous.sum())
     if not 0 < count < len(found):
         return {"AUC": float("nan")}
-    _, place, equal = np.unique(found, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(equal) - (equal - 1) / 2)[place]  # mean rank of equal scores, from 1
+    _, index, equal = np.unique(found, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(equal) - (equal - 1) / 2)[index]  # mean rank of equal scores, from 1
     return {"AUC": float((ranks[anomalous].sum() - count * (count + 1) / 2) / (count * (len(found) - count)))}
 
 

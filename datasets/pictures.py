@@ -38,7 +38,7 @@ def found(folder: Path, description: Description) -> Found:
         for index, (_, path) in enumerate(listed):
             pixels[index] = _pixels(path, (columns, rows), channels)
         labels = np.array([name for name, _ in listed])
-        parts[part] = Raw(inputs=pixels, labels=labels, lengths=None, place=str(roots[part]))
+        parts[part] = Raw(inputs=pixels, labels=labels, lengths=None, location=str(roots[part]))
     kind = "grey" if channels == 1 else "red, green and blue"
     return Found(parts=parts, classes=classes, scale=1 / 255, image=True, notes=(
         f"{folder}: {sum(map(len, files.values())):,} images of {rows} x {columns} pixels, {kind}",))

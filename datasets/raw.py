@@ -25,19 +25,19 @@ class Raw:
     """Samples as they stand in a file.
 
     Attributes:
-        inputs:  Numbers [samples, ...].
-        labels:  Numbers or texts [samples] or [samples, ...], or None.
-        lengths: Numbers [samples], time steps of each sequence, or None.
-        place:   File and name of the inputs, for messages.
-        columns: Names of the elements of a sample, for messages; may be empty.
-        numbers: Number of each sample in its file; None where they are counted from 0.
-        unit:    What is counted: sample or line.
+        inputs:   Numbers [samples, ...].
+        labels:   Numbers or texts [samples] or [samples, ...], or None.
+        lengths:  Numbers [samples], time steps of each sequence, or None.
+        location: File and name of the inputs, for messages.
+        columns:  Names of the elements of a sample, for messages; may be empty.
+        numbers:  Number of each sample in its file; None where they are counted from 0.
+        unit:     What is counted: sample or line.
     """
 
     inputs: np.ndarray
     labels: np.ndarray | None
     lengths: np.ndarray | None
-    place: str
+    location: str
     columns: tuple[str, ...] = ()
     numbers: np.ndarray | None = None
     unit: str = "sample"
@@ -72,14 +72,14 @@ class Found:
     image: bool = False
 
 
-def check_size(place: str, shape: tuple[int, ...], itemsize: int):
+def check_size(location: str, shape: tuple[int, ...], itemsize: int):
     """Refuse an array that would take too much memory.
 
     Raises:
         ValueError: it would.
     """
     if math.prod(shape) * itemsize > LIMIT:
-        raise ValueError(f"{place}: an array {list(shape)} of {itemsize} bytes each takes more than "
+        raise ValueError(f"{location}: an array {list(shape)} of {itemsize} bytes each takes more than "
                          f"{LIMIT // 2**30} GiB; split the data, or store them in fewer bytes")
 
 
@@ -115,10 +115,10 @@ def prepared(raw: Raw, description: Description, scale: float) -> tuple[np.ndarr
     numbers = raw.inputs.reshape(*raw.inputs.shape[:axes], *shape)
     if description.preprocessing.layout is ImageLayout.HWC:
         if len(shape) != 3:
-            raise ValueError(f"{raw.place}: layout \"hwc\" is for images [rows, columns, channels], and a sample has "
-                             f"the shape {list(shape)}; give `shape`, or leave `layout` out")
+            raise ValueError(f"{raw.location}: layout \"hwc\" is for images [rows, columns, channels], and a sample "
+                             f"has the shape {list(shape)}; give `shape`, or leave `layout` out")
         numbers, shape = np.moveaxis(numbers, -1, -3), (shape[2], *shape[:2])
-    check_size(raw.place, (numbers.size,), 2)
+    check_size(raw.location, (numbers.size,), 2)
     factors = [_factors(raw, name, values, shape) for name, values in (
         ("scale", description.preprocessing.scale or (scale,)), ("mean", description.preprocessing.mean),
         ("std", description.preprocessing.std))]
@@ -146,11 +146,11 @@ def prepared(raw: Raw, description: Description, scale: float) -> tuple[np.ndarr
 def _shape(raw: Raw, axes: int, wanted: tuple[int, ...] | None) -> tuple[int, ...]:
     """Shape of one sample or time step, before the layout is applied."""
     if raw.inputs.ndim < axes:
-        raise ValueError(f"{raw.place}: sequences are numbers [samples, time, ...], and one sample is "
+        raise ValueError(f"{raw.location}: sequences are numbers [samples, time, ...], and one sample is "
                          f"{list(raw.inputs.shape[1:])}")
     own = raw.inputs.shape[axes:] or (1,)
     if wanted and math.prod(wanted) != math.prod(own):
-        raise ValueError(f"{raw.place}: shape = {list(wanted)} has {math.prod(wanted):,} numbers, but one "
+        raise ValueError(f"{raw.location}: shape = {list(wanted)} has {math.prod(wanted):,} numbers, but one "
                          f"{'time step' if axes == 2 else 'sample'} has {math.prod(own):,}, {list(own)}")
     return wanted or own
 
@@ -163,7 +163,7 @@ def _factors(raw: Raw, name: str, values: tuple[float, ...], shape: tuple[int, .
         return np.array(values)[:, None, None]
     if len(shape) < 3 and len(values) == shape[-1]:
         return np.array(values)
-    raise ValueError(f"{raw.place}: {name} has {len(values)} numbers; one is needed, or one for each channel of an "
+    raise ValueError(f"{raw.location}: {name} has {len(values)} numbers; one is needed, or one for each channel of an "
                      f"image or element of a vector, and a sample has the shape {list(shape)}")
 
 
@@ -171,34 +171,34 @@ def _lengths(raw: Raw) -> np.ndarray:
     """int64[samples], the lengths of sequences."""
     lengths = raw.lengths
     if lengths.ndim != 1 or lengths.dtype.kind not in "iu":
-        raise ValueError(f"{raw.place}: lengths are integers[samples], not {lengths.dtype}{list(lengths.shape)}")
+        raise ValueError(f"{raw.location}: lengths are integers[samples], not {lengths.dtype}{list(lengths.shape)}")
     return lengths.astype(np.int64)
 
 
 def _check_inside(raw: Raw, lengths: np.ndarray, steps: int):
     for index in np.flatnonzero((lengths < 1) | (lengths > steps))[:1]:
-        raise ValueError(f"{raw.place}, {raw.sample(index)}: its length {lengths[index]} is not in 1..{steps}")
+        raise ValueError(f"{raw.location}, {raw.sample(index)}: its length {lengths[index]} is not in 1..{steps}")
 
 
 def _check_finite(raw: Raw, part: np.ndarray, first: int):
-    """Refuse NaN and infinity, with their place."""
+    """Refuse NaN and infinity, with their index."""
     if not (finite := np.isfinite(part)).all():
-        place = np.argwhere(~finite)[0]
-        raise ValueError(f"{_where(raw, place, first)}: {part[tuple(place)]} is no finite number; repair it or leave "
+        index = np.argwhere(~finite)[0]
+        raise ValueError(f"{_where(raw, index, first)}: {part[tuple(index)]} is no finite number; repair it or leave "
                          f"the {raw.unit} out")
 
 
 def _check_held(raw: Raw, halves: np.ndarray, part: np.ndarray, first: int):
     """Refuse numbers that binary16 makes infinite."""
     if not (finite := np.isfinite(halves)).all():
-        place = np.argwhere(~finite)[0]
-        raise TooLarge(f"{_where(raw, place, first)}: {part[tuple(place)]:g} is too large for binary16 (65,504) "
+        index = np.argwhere(~finite)[0]
+        raise TooLarge(f"{_where(raw, index, first)}: {part[tuple(index)]:g} is too large for binary16 (65,504) "
                        "after preprocessing; give `scale`, or `mean` and `std`, below [preprocessing]")
 
 
-def _where(raw: Raw, place: np.ndarray, first: int) -> str:
+def _where(raw: Raw, index: np.ndarray, first: int) -> str:
     """Words for an element of a sample: its column, if that has a name, else its index."""
-    sample, inner = raw.sample(first + int(place[0])), place[1:].tolist()
+    sample, inner = raw.sample(first + int(index[0])), index[1:].tolist()
     if raw.columns:
-        return f"{raw.place}, {sample}, column {raw.columns[inner[0] if len(inner) == 1 else -1]!r}"
-    return f"{raw.place}, {sample}" + (f", element {inner}" if inner else "")
+        return f"{raw.location}, {sample}, column {raw.columns[inner[0] if len(inner) == 1 else -1]!r}"
+    return f"{raw.location}, {sample}" + (f", element {inner}" if inner else "")

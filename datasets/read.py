@@ -1,4 +1,4 @@
-"""Reads the data set at a place: a file, a folder, a TOML description, a function, or the name of a shipped set."""
+"""Reads the data set at a location: a file, a folder, a TOML description, a function, or the name of a shipped set."""
 
 import hashlib
 from dataclasses import replace
@@ -17,18 +17,18 @@ from concord.lib.names import cleaned
 SHARE = 0.2
 
 
-def read_data(place: str, like: str = "", order: Order | None = None) -> DataSet:
+def read_data(location: str, like: str = "", order: Order | None = None) -> DataSet:
     """Read a data set.
 
     Args:
-        place: Path, module:callable, or name of a shipped set.
-        like:  Description, as `DataSet.description` has it, that says how to read a place which is no TOML file.
-        order: Order of the axes of a sample; None for that of the description.
+        location: Path, module:callable, or name of a shipped set.
+        like:     Description, as `DataSet.description` has it, that says how to read a location which is no TOML file.
+        order:    Order of the axes of a sample; None for that of the description.
 
     Raises:
         ValueError: there are no such data, they are damaged, or they do not fit their description.
     """
-    description = _ordered(described(str(place), like), order)
+    description = _ordered(described(str(location), like), order)
     found = find(description)
     return found if isinstance(found, DataSet) else _whole(found, description)
 
@@ -111,14 +111,14 @@ def _split(parts: dict[str, Raw], description: Description) -> tuple[dict[str, R
         return {"test": whole, "calibration": whole} | parts, ()
     count = len(whole.inputs)
     if description.test is None and count < 2:
-        raise ValueError(f"{whole.place}: one sample cannot be parted into training and test samples; give `test = 1` "
-                         "or `test = 0` in a TOML file")
+        raise ValueError(f"{whole.location}: one sample cannot be parted into training and test samples; give `test = "
+                         "1` or `test = 0` in a TOML file")
     share = SHARE if description.test is None else description.test
     tested = min(max(round(share * count), 1), count - 1) if 0 < share < 1 and count > 1 else round(share * count)
     order = np.random.default_rng(description.seed).permutation(count)
     made = {"train": order[tested:], "test": order[:tested]} if share < 1 else {"test": np.arange(count)}
-    note = (f"{whole.place}: {tested:,} of {count:,} samples, a share of {share:g} by seed {description.seed}, are the "
-            "test set; `test` in a TOML file changes that")
+    note = (f"{whole.location}: {tested:,} of {count:,} samples, a share of {share:g} by seed {description.seed}, are "
+            "the test set; `test` in a TOML file changes that")
     notes = (note,) if description.test is None else ()
     return {part: whole.part(chosen) for part, chosen in made.items() if len(chosen)} | parts, notes
 
@@ -174,11 +174,11 @@ def _equal(parts: dict[str, Raw], shapes: dict[str, tuple[int, ...]], targets: d
     (first, shape), *others = shapes.items()
     for part, other in others:
         if other != shape:
-            raise ValueError(f"{parts[part].place}: samples of {part} are {list(other)}, but those of {first} are "
+            raise ValueError(f"{parts[part].location}: samples of {part} are {list(other)}, but those of {first} are "
                              f"{list(shape)}")
     widths = {part: array.shape[1] for part, array in targets.items() if array is not None}
     if len(set(widths.values())) > 1:
-        raise ValueError(f"{parts[min(widths)].place}: parts have different numbers of targets: {widths}")
+        raise ValueError(f"{parts[min(widths)].location}: parts have different numbers of targets: {widths}")
     return shape
 
 

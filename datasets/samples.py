@@ -33,7 +33,7 @@ class Samples:
     Attributes:
         inputs:  uint16[samples, inputs], binary16 patterns; for sequences [samples, time, inputs], padded with +0.
         lengths: int64[samples], time steps of each sequence; None if all are equal, or the data are vectors.
-        labels:  int[samples], class of each sample, or int[samples, places], class of each of its time steps or pixels,
+        labels:  int[samples], class of each sample, or int[samples, positions], class of each of its steps or pixels,
             UNLABELLED where there is none; float32[samples, outputs] for regression; None if unknown.
         classes: Names of the classes; may be empty.
         raw:     The same samples as they stand in their file, if they are integers, which may be token numbers.
@@ -117,17 +117,17 @@ class DataSet:
         """Whether a sample is a sequence of vectors."""
         return any(part.inputs.ndim == 3 for part in (self.test, self.train, self.calibration) if part is not None)
 
-    def tested(self, place: str) -> Samples:
+    def tested(self, location: str) -> Samples:
         """The test samples.
 
         Args:
-            place: Where they are looked for, for messages.
+            location: Where they are looked for, for messages.
 
         Raises:
             ValueError: there are none.
         """
         if self.test is None:
-            raise ValueError(f"{place}: it holds no test set; with `test = 1` in a TOML file all samples are one")
+            raise ValueError(f"{location}: it holds no test set; with `test = 1` in a TOML file all samples are one")
         return self.test
 
     def as_sequences(self, numbers: int = 0) -> "DataSet":

@@ -69,7 +69,7 @@ def _rows(reader, path: Path, description: Description) -> tuple[Raw, tuple[str,
     if not values:
         raise ValueError(f"{path}: it has no line below the names of its columns")
     given = _label_values(np.array(named), labels, lines, path) if labels else None
-    return Raw(inputs=np.stack(values), labels=given, lengths=None, place=str(path), columns=tuple(inputs),
+    return Raw(inputs=np.stack(values), labels=given, lengths=None, location=str(path), columns=tuple(inputs),
                numbers=np.array(lines), unit="line"), notes
 
 
@@ -141,7 +141,7 @@ def _label_values(texts: np.ndarray, labels: list[str], lines: list[int], path: 
             pass
     if len(labels) == 1:
         return texts[:, 0]
-    row, column = next(place for place in np.argwhere(texts != "") if not _is_number(texts[tuple(place)]))
+    row, column = next(index for index in np.argwhere(texts != "") if not _is_number(texts[tuple(index)]))
     raise ValueError(f"{path}, line {lines[row]}, column {labels[column]!r}: {str(texts[row, column])!r} is no number")
 
 

@@ -146,7 +146,7 @@ def _opcodes() -> list[dict]:
                 "name": op.name.lower(),
                 "fields": ", ".join(f"`{field}`" for field in spec.fields),
                 "memories": ", ".join(taken),
-                "stage": spec.place if spec.operation else "",
+                "stage": spec.stage_name if spec.operation else "",
                 "meaning": f"MFU {spec.mfu}, {spec.operation.meaning}." if spec.operation else meanings[op.name],
             }
         )

@@ -51,15 +51,15 @@ def accelerator_of(config: Config, cores: int, trainers: Sequence[TrainerConfig]
                        bus=cores and config.dram_bus or BUS)
 
 
-def check_cores(place: object, configs: Sequence[Config], kind: str, cores: int, given: Mapping[str, object]):
+def check_cores(location: object, configs: Sequence[Config], kind: str, cores: int, given: Mapping[str, object]):
     """Refuse what several cores do not take.
 
     Args:
-        place:   File of the network or the firmware, for the sentence.
-        configs: Its machines.
-        kind:    Kind of machine.
-        cores:   Number of cores; 1 takes everything.
-        given:   Values of options that are for one machine, by their names.
+        location: File of the network or the firmware, for the sentence.
+        configs:  Its machines.
+        kind:     Kind of machine.
+        cores:    Number of cores; 1 takes everything.
+        given:    Values of options that are for one machine, by their names.
 
     Raises:
         ValueError: a sentence that names the option, the machine or the file.
@@ -67,8 +67,8 @@ def check_cores(place: object, configs: Sequence[Config], kind: str, cores: int,
     if cores == 1:
         return
     if len(configs) > 1:
-        raise ValueError(f"{place}: this is firmware of {len(configs)} machines, and each core runs a whole network: "
-                         "leave out --cores")
+        raise ValueError(f"{location}: this is firmware of {len(configs)} machines, and each core runs a whole "
+                         "network: leave out --cores")
     for option, value in given.items():
         if value:
             raise ValueError(f"{option} is for one machine: leave it out, or --cores {cores}")
@@ -99,8 +99,8 @@ class AcceleratorSession:
         self._free = pages(ring + (BYTES << RING_SIZE))
         machine.reset()
         machine.set_ring(ring, RING_SIZE)
-        commands = [Command(kind=CommandKind.SET, core=core, first=Register.DRAM_BASE, value=base + place * self._dram)
-                    for place, core in enumerate(self.cores) if self._dram]
+        commands = [Command(kind=CommandKind.SET, core=core, first=Register.DRAM_BASE, value=base + index * self._dram)
+                    for index, core in enumerate(self.cores) if self._dram]
         data = b"".join(first_messages(firmware))
         if self._free + len(data) > machine.accelerator.memory_bytes:
             raise ValueError(f"{firmware.name}: beside Dram of {len(self.cores)} cores, the memory has no room for the "
@@ -174,22 +174,22 @@ class AcceleratorSession:
 
     def _round(self, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Run as many parts as memory and ring have room for; the results of each."""
-        place, commands, runs = self._free, [], []
+        address, commands, runs = self._free, [], []
         for number, part in enumerate(parts):
             core, steps = self.cores[number % len(self.cores)], len(part) if self.firmware.recurrent else 1
             messages = [] if self._programs.get(core) == steps else [self.firmware.program_message(steps)]
             messages += [self.firmware.input_message(part) if self.firmware.inputs else b""]
             size = sum(_lines(len(message)) for message in messages) + self._room
-            if runs and (place + size > self.machine.accelerator.memory_bytes
+            if runs and (address + size > self.machine.accelerator.memory_bytes
                          or len(commands) + len(messages) > 1 << RING_SIZE):
                 break
             for message in messages:
-                self.machine.write_memory(place, message)
-                commands.append(Command(kind=CommandKind.LOAD, core=core, first=place, count=len(message)))
-                place += _lines(len(message))
-            commands[-1] = replace(commands[-1], kind=CommandKind.RUN, second=place, room=self._room)
+                self.machine.write_memory(address, message)
+                commands.append(Command(kind=CommandKind.LOAD, core=core, first=address, count=len(message)))
+                address += _lines(len(message))
+            commands[-1] = replace(commands[-1], kind=CommandKind.RUN, second=address, room=self._room)
             runs.append(commands[-1])
-            place += self._room
+            address += self._room
             self._programs[core] = steps
         before = self.machine.cycles
         self._execute(commands)

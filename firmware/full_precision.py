@@ -25,7 +25,7 @@ class RealEntries:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class FullPrecision:
-    """Real numbers in the places of the memories that a firmware fills.
+    """Real numbers at the addresses of the memories that a firmware fills.
 
     A tile of integers holds real multiples of the step of its codes, and a tile of blocks real numbers. Unsigned codes
     are not lowered by their zero point, neither in entries nor in `biases`.
@@ -46,7 +46,7 @@ class FullPrecision:
     clips: Mapping[int, tuple[float, float]] = field(default_factory=dict)
 
     def check(self, config: Config, firmware):
-        """Refuse images that do not lie in the places of a `Firmware`.
+        """Refuse images that do not lie at the addresses of a `Firmware`.
 
         Raises:
             ValueError: a sentence that names the memory.

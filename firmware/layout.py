@@ -8,17 +8,17 @@ from concord.spec.machine.config import Config
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Layout:
-    """Places of an image, row by row; at each place the pixels of a window, row by row, and all channels of each pixel.
+    """Positions of a window in an image, row by row; at each its pixels, row by row, and all channels of each pixel.
 
-    A sample holds its elements by channel, row and column. Zeros fill up each place to a multiple of `align` elements,
-    so that it begins a native vector (`align` = N) or a word (M). A window of one pixel gives the pixels of the image
-    one after the other; larger windows give patches, the operands of a convolution.
+    A sample holds its elements by channel, row and column. Zeros fill up each position to a multiple of `align`
+    elements, so that it begins a native vector (`align` = N) or a word (M). A window of one pixel gives the pixels of
+    the image one after the other; larger windows give patches, the operands of a convolution.
 
     Attributes:
         channels, rows, columns: Shape of the image.
-        align:    Multiple of elements to which each place is padded.
+        align:    Multiple of elements to which each position is padded.
         window:   Rows and columns of a window.
-        stride:   Distance from one place to the next, down and across.
+        stride:   Distance from one position to the next, down and across.
         dilation: Distance from one pixel of a window to the next, down and across.
         padding:  Rows and columns of zeros above, below, left and right of the image.
 
@@ -44,7 +44,7 @@ class Layout:
             if len(numbers) != count or not all(type(each) is int and each >= lowest for each in numbers):
                 raise ValueError(f"layout: {field.name} is {value}, whole numbers from {lowest} on are needed"
                                  + f", {count} of them" * (count > 1))
-        if min(self.places) < 1:
+        if min(self.positions) < 1:
             raise ValueError(f"layout: a window of {self.window[0]} x {self.window[1]} pixels does not fit into an "
                              f"image of {self.rows} x {self.columns}")
 
@@ -70,21 +70,21 @@ class Layout:
         return self.channels * self.rows * self.columns
 
     @property
-    def places(self) -> tuple[int, int]:
-        """Number of places down and across."""
+    def positions(self) -> tuple[int, int]:
+        """Number of positions down and across."""
         sizes = self.rows + sum(self.padding[:2]), self.columns + sum(self.padding[2:])
         return tuple((size - dilation * (window - 1) - 1) // stride + 1 for size, window, stride, dilation in zip(
             sizes, self.window, self.stride, self.dilation, strict=True))
 
     def order(self) -> np.ndarray:
-        """int64[places, elements], the index in the sample of each element that is sent; -1 for a zero."""
+        """int64[positions, elements], the index in the sample of each element that is sent; -1 for a zero."""
         padded = np.pad(np.arange(self.size).reshape(self.channels, self.rows, self.columns),
                         ((0, 0), self.padding[:2], self.padding[2:]), constant_values=-1)
         row, column = (
             np.arange(count)[:, None] * stride + np.arange(window) * dilation for count, window, stride, dilation in
-            zip(self.places, self.window, self.stride, self.dilation, strict=True))
-        seen = padded[:, row[:, None, :, None], column[None, :, None, :]]  # channels, places, window
-        elements = np.moveaxis(seen, 0, -1).reshape(self.places[0] * self.places[1], -1)
+            zip(self.positions, self.window, self.stride, self.dilation, strict=True))
+        seen = padded[:, row[:, None, :, None], column[None, :, None, :]]  # channels, positions, window
+        elements = np.moveaxis(seen, 0, -1).reshape(self.positions[0] * self.positions[1], -1)
         return np.pad(elements, ((0, 0), (0, -elements.shape[1] % self.align)), constant_values=-1)
 
     def laid(self, samples: np.ndarray) -> np.ndarray:
@@ -106,7 +106,7 @@ class Layout:
             config: The machine.
             size:   Number of elements of a sample.
             what:   Name of the sample, for errors.
-            whole:  Whether every element of the image must be at a place.
+            whole:  Whether every element of the image must be at a position.
 
         Raises:
             ValueError: a sentence that names the layout.
@@ -115,7 +115,7 @@ class Layout:
             raise ValueError(f"the layout of {what} has {self.channels} x {self.rows} x {self.columns} elements, "
                              f"the network {size}")
         if self.align % config.mfu_lanes:
-            raise ValueError(f"the layout of {what} aligns places to {self.align} elements, which is no multiple of "
+            raise ValueError(f"the layout of {what} aligns positions to {self.align} elements, which is no multiple of "
                              f"the {config.mfu_lanes} lanes of a word")
         if whole and len(np.unique(self.order())) < size + bool((self.order() < 0).any()):
             raise ValueError(f"the layout of {what} leaves out elements of the image")

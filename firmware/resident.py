@@ -41,7 +41,7 @@ class _Tiles:
         self.present |= {tile: self._loaded[key] + k for k, tile in enumerate(chain.tiles)}
 
     def make(self, chain: Chain) -> int:
-        """Note what a chain makes of vectors; returns the place of its first tile, where no other chain puts any."""
+        """Note what a chain makes of vectors; returns the index of its first tile, where no other chain puts any."""
         key, count = (chain.address,), len(chain.tiles)
         if key not in self._loaded:
             self._loaded[key] = self.count
@@ -71,7 +71,7 @@ def resident(firmware: Firmware) -> Firmware:
     if not loads or others:
         return firmware
     writes = any(one.op == Op.V_WR and one.mem == Mem.DRAM for one in instructions)
-    tiles, places = _Tiles(firmware), {}
+    tiles, indices = _Tiles(firmware), {}
     words = firmware.instruction_words.tolist()
     for chain in Sequencer(firmware.config, words, firmware.tiles.modes(firmware.config)).walk():
         if chain.address in loads:
@@ -81,13 +81,13 @@ def resident(firmware: Firmware) -> Firmware:
         elif chain.builds and instructions[chain.address + 1].base:
             return firmware
         elif chain.builds:
-            places[chain.address + 1] = tiles.make(chain)
+            indices[chain.address + 1] = tiles.make(chain)
         elif chain.product:
             held = [tiles.present.get(tile, -1) for tile in chain.tiles]
             wanted = list(range(held[0], held[0] + len(held)))
-            if held != wanted or places.setdefault(chain.address + 1, held[0]) != held[0]:
+            if held != wanted or indices.setdefault(chain.address + 1, held[0]) != held[0]:
                 return firmware
-    return _without(firmware, instructions, loads, places, tiles)
+    return _without(firmware, instructions, loads, indices, tiles)
 
 
 def _end(chain: Chain) -> int:
@@ -95,7 +95,7 @@ def _end(chain: Chain) -> int:
     return max(chain.source.a + chain.source_offset(k) for k in range(chain.registers.iterations)) + chain.outside
 
 
-def _without(firmware: Firmware, instructions: list[Instruction], loads: set[int], places: dict[int, int],
+def _without(firmware: Firmware, instructions: list[Instruction], loads: set[int], indices: dict[int, int],
              tiles: _Tiles) -> Firmware:
     """The firmware without loads, whose products multiply by other tiles."""
     if tiles.count >> ADDRESS_BITS:
@@ -104,7 +104,7 @@ def _without(firmware: Firmware, instructions: list[Instruction], loads: set[int
     for k, one in enumerate(instructions):
         index.append(len(left))
         if not any(k - back in loads for back in range(3)):  # m_rd, m_wr, end_chain
-            left.append(replace(one, a=places[k]) if k in places else one)
+            left.append(replace(one, a=indices[k]) if k in indices else one)
     index.append(len(left))
     words, engines = [encode(one) for one in left], firmware.config.tile_engines
     held = -(-tiles.count // engines) * engines  # as many as a machine can have

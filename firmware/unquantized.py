@@ -143,7 +143,7 @@ class RealVectorRf:
         self.values[addresses] = self._arithmetic.quantized(vectors, **mode)
 
     def operands(self, addresses: np.ndarray) -> tuple[np.ndarray, None]:
-        """Numbers float64[..., N] of entries, and nothing in place of exponents."""
+        """Numbers float64[..., N] of entries, and nothing instead of exponents."""
         return self.values[addresses], None
 
     def numbers(self, words: np.ndarray, **_mode) -> np.ndarray:
@@ -172,7 +172,7 @@ class RealMatrixRf:
         self.made[tile] = full
 
     def weights(self, tiles: range, row_tiles: int) -> tuple[np.ndarray, None]:
-        """Weights float64[row_tiles, columns, N, N] of a product's tiles, and nothing in place of exponents."""
+        """Weights float64[row_tiles, columns, N, N] of a product's tiles, and nothing instead of exponents."""
         n = self.values.shape[-1]
         return self.values[tiles.start:tiles.stop].reshape(row_tiles, -1, n, n), None
 

@@ -44,13 +44,13 @@ class Design:
     """A machine on a board, as a folder of files.
 
     Attributes:
-        folder: Folder of its netlist, and of what each seed gave; its name holds a hash of the design.
-        board:  The board.
-        text:   Verilog.
-        mhz:    Clock in MHz.
-        placer: One of `PLACERS`.
-        router: One of `ROUTERS`.
-        constraints: Places of its ports, in Lattice's format.
+        folder:      Folder of its netlist, and of what each seed gave; its name holds a hash of the design.
+        board:       The board.
+        text:        Verilog.
+        mhz:         Clock in MHz.
+        placer:      One of `PLACERS`.
+        router:      One of `ROUTERS`.
+        constraints: Sites of its ports, in Lattice's format.
     """
 
     folder: Path
@@ -84,8 +84,8 @@ def design(config: Config, board: Board, clock: float, folder: Path, placer: str
     made = clock_on(board, clock, bool(config.dram_words))
     text = verilog(BoardTop(config, board, made), "top", Ecp5()) + modules(config, board, made)
     constraints = board.all_constraints(bool(config.dram_words))
-    places = [Path(file).read_text() for file in (floorplan.__file__, resets.__file__)]
-    decides = text, Mapping().recipe(), places, board.chip, constraints
+    passes = [Path(file).read_text() for file in (floorplan.__file__, resets.__file__)]
+    decides = text, Mapping().recipe(), passes, board.chip, constraints
     name = hashlib.sha256(repr(decides).encode()).hexdigest()[:12]
     return Design(folder=folder / name, board=board, text=text, mhz=made.mhz, placer=placer, router=router,
                   constraints=constraints)

@@ -1,4 +1,4 @@
-"""Places of the matrix's block RAM and of the multipliers that it feeds: row by row, along the strips of an ECP5.
+"""Sites of the matrix's block RAM and of the multipliers that it feeds: row by row, along the strips of an ECP5.
 
 nextpnr spreads all cells as if block RAM and multipliers could stand anywhere, and then moves each to a free site of
 its strips, one after another. The rows of a large machine fill most of these sites, and what comes last crosses the
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 
 MEMORY, MULTIPLIER = "DP16KD", "MULT18X18D"
-FULL = 0.5  #: Share of the sites of a kind from which on places are given.
+FULL = 0.5  #: Share of the sites of a kind from which on sites are given.
 _ROW = re.compile(r"matrix_rf\.bank(\d+)_row(\d+)\.")
 #: The four sites of a block: tiles from its start, and the number in nextpnr's name of the site.
 _OFFSETS = _MEMORY_SITES, _MULTIPLIER_SITES = ((0, 0), (2, 1), (4, 2), (6, 3)), ((0, 0), (1, 1), (4, 4), (5, 5))
@@ -60,7 +60,7 @@ STRIPS = {
 
 
 def fix_blocks(module: dict, device: str) -> int:
-    """Give a place to each block RAM of the matrix, and to each multiplier that it feeds; returns how many got one.
+    """Give a site to each block RAM of the matrix, and to each multiplier that it feeds; returns how many got one.
 
     Rows that share multipliers stand side by side with these, if each row has some and the strips have room for all of
     them. Otherwise neighbours in the order of rows are neighbours on the chip, also where one strip ends and the next
@@ -78,12 +78,12 @@ def fix_blocks(module: dict, device: str) -> int:
     kinds = (memories, strips.memory_sites), (multipliers, strips.multiplier_sites)
     if all(len(rows) < FULL * len(sites) for rows, sites in kinds):
         return 0
-    places = _side_by_side(memories, multipliers, strips) or {
+    chosen = _side_by_side(memories, multipliers, strips) or {
         name: site for rows, sites in kinds  # nextpnr refuses a machine that has more
         for name, site in zip(_ordered(rows), sites, strict=False)}
-    for name, site in places.items():
+    for name, site in chosen.items():
         cells[name].setdefault("attributes", {})["BEL"] = site
-    return len(places)
+    return len(chosen)
 
 
 def _side_by_side(memories: dict, multipliers: dict, strips: Strips) -> dict[str, str]:

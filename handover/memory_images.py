@@ -49,8 +49,8 @@ class MemoryFile:
         Raises:
             ValueError: the text has another form, or there is no such memory.
         """
-        place, equals, path = text.partition("=")
-        name, at, address = place.partition("@")
+        target, equals, path = text.partition("=")
+        name, at, address = target.partition("@")
         if not (equals and path) or bool(at) != address.isdecimal():
             raise ValueError(f"--image {text}: MEMORY=FILE or MEMORY@ADDRESS=FILE is needed, such as "
                              "InitialVrf@8=x.npy")

@@ -61,8 +61,8 @@ class Stream:
 def _described(message: bytes) -> dict:
     kind, memory, _, _, address, count, _ = HEADER.unpack_from(message)
     named = kind in (MessageKind.WRITE, MessageKind.READ)
-    place = {"memory": MEMORY_NAMES[Mem(memory)]} if named else {}
-    return {"kind": MessageKind(kind).name, **place, "address": address, "count": count}
+    target = {"memory": MEMORY_NAMES[Mem(memory)]} if named else {}
+    return {"kind": MessageKind(kind).name, **target, "address": address, "count": count}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

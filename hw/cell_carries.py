@@ -121,10 +121,10 @@ def _rewrite(cells: dict[str, Cell], names: list[str], halves: list[Half], carri
     pairs = [(one, other) for one, other in zip(halves[::2], [*halves[1::2], _IDLE], strict=False)]
     for name in names[len(pairs):]:
         del cells[name]
-    for place, (name, pair) in enumerate(zip([*names, f"{names[-1]}.more"], pairs, strict=False)):
+    for index, (name, pair) in enumerate(zip([*names, f"{names[-1]}.more"], pairs, strict=False)):
         ports = {f"{port}{k}": [bit] for k, half in enumerate(pair)
                  for port, bit in (*zip(_INPUTS, half.inputs, strict=True), ("S", half.sum))}
-        ports |= {"CIN": [carries[place]], "COUT": [carries[place + 1] if place + 1 < len(pairs) else "x"]}
+        ports |= {"CIN": [carries[index]], "COUT": [carries[index + 1] if index + 1 < len(pairs) else "x"]}
         tables = {f"INIT{k}": f"{half.table:016b}" for k, half in enumerate(pair)}
         cells[name] = _cell("CCU2C", ports, ("S0", "S1", "COUT"), _FIXED | tables)
 

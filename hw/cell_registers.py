@@ -76,8 +76,8 @@ class _Netlist:
         for name in set(factors.values()):
             del self.cells[name]
         self._move_behind(cell, product)
-        for place in ("INPUTA", "INPUTB") * bool(factors) + ("OUTPUT",) * bool(product):
-            cell["parameters"] |= {f"REG_{place}_CLK": "CLK0", f"REG_{place}_CE": "CE0", f"REG_{place}_RST": "RST0"}
+        for pins in ("INPUTA", "INPUTB") * bool(factors) + ("OUTPUT",) * bool(product):
+            cell["parameters"] |= {f"REG_{pins}_CLK": "CLK0", f"REG_{pins}_CE": "CE0", f"REG_{pins}_RST": "RST0"}
         # The constants are given, because an input to which nothing leads is 1 on the chip, a reset, too.
         cell["connections"] |= {"CLK0": clock, "CE0": ["1"], "RST0": ["0"]}
         cell["port_directions"] |= dict.fromkeys(("CLK0", "CE0", "RST0"), "input")

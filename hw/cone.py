@@ -26,19 +26,19 @@ def keep_cone(netlist: Netlist, cuts: Collection[Net] = ()) -> None:
         NotImplementedError: the netlist has a cell of a kind that machines do not have in simulations.
     """
     live = _live(netlist, frozenset(cuts))
-    place = {index: k for k, index in enumerate(sorted(live))}
-    nets = {Net.from_cell(index, bit): Net.from_cell(place[index], k if index else bit)
+    renumbered = {index: k for k, index in enumerate(sorted(live))}
+    nets = {Net.from_cell(index, bit): Net.from_cell(renumbered[index], k if index else bit)
             for index, bits in live.items() for k, bit in enumerate(sorted(bits))}
     for net in cuts:
         nets.pop(net, None)
     names = _Renamed(nets)
-    cells = [netlist.cells[index] for index in place]
-    for index, cell in zip(place, cells, strict=True):
-        _narrow(cell, sorted(live[index]), live, place)
+    cells = [netlist.cells[index] for index in renumbered]
+    for index, cell in zip(renumbered, cells, strict=True):
+        _narrow(cell, sorted(live[index]), live, renumbered)
         cell.resolve_nets(names)
     _keep_signals(netlist, names)
     for module in netlist.modules:
-        module.cells = [place[index] for index in module.cells if index in place]
+        module.cells = [renumbered[index] for index in module.cells if index in renumbered]
     netlist.cells[:] = cells
 
 
@@ -127,8 +127,8 @@ def _written(port: _nir.SyncWritePort, bit: int) -> Iterable[Net]:
     return *port.addr, port.data[bit], port.en[bit * len(port.en) // len(port.data)], port.clk
 
 
-def _narrow(cell: _nir.Cell, bits: Sequence[int], live: Mapping[int, set[int]], place: Mapping[int, int]) -> None:
-    """Leave a cell these output bits; the cells that it names are those at their new places."""
+def _narrow(cell: _nir.Cell, bits: Sequence[int], live: Mapping[int, set[int]], renumbered: Mapping[int, int]) -> None:
+    """Leave a cell these output bits; the cells that it names are those at their new indices."""
     match cell:
         case _nir.Operator(operator="m", inputs=(condition, *values)):
             cell.inputs = condition, *(_of(value, bits) for value in values)
@@ -147,11 +147,11 @@ def _narrow(cell: _nir.Cell, bits: Sequence[int], live: Mapping[int, set[int]], 
             columns = sorted(live[cell.memory])
             if len(cell.en) > 1:
                 cell.en = Value(cell.en[bit * len(cell.en) // len(cell.data)] for bit in columns)
-            cell.data, cell.memory = _of(cell.data, columns), place[cell.memory]
+            cell.data, cell.memory = _of(cell.data, columns), renumbered[cell.memory]
         case _nir.SyncReadPort() | _nir.AsyncReadPort():
-            cell.width, cell.memory = len(bits), place[cell.memory]
+            cell.width, cell.memory = len(bits), renumbered[cell.memory]
             if isinstance(cell, _nir.SyncReadPort):
-                cell.transparent_for = tuple(place[port] for port in cell.transparent_for)
+                cell.transparent_for = tuple(renumbered[port] for port in cell.transparent_for)
 
 
 def _of(value: Value, bits: Sequence[int]) -> Value:

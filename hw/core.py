@@ -280,7 +280,7 @@ class Core(wiring.Component):
             target.p.eq(Mux(moved.valid, moved.p.as_value(), host.p.as_value())), moved.ready.eq(target.ready)]
 
     def _entries_outside(self, m):
-        """Let the transfers read and write entries in the host's place."""
+        """Let the transfers read and write entries instead of the host."""
         reads, host, target = self.transfers.entries, self.host_read.vector_rf, self.mvm.host
         m.d.comb += [
             target.request.eq(Mux(reads.request.valid, reads.request.as_value(), host.request.as_value())),

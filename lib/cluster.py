@@ -44,13 +44,13 @@ class Cluster(Executor):
         Thread(target=self._watch, daemon=True).start()
         name = uuid.uuid4().hex
         # A task of its own: a worker gets the arguments once, and Dask makes them again if their worker is lost.
-        self._held = client.submit(_held, name, begin and place(begin), arguments, key=f"begin-{name}")
+        self._held = client.submit(_held, name, begin and name_of(begin), arguments, key=f"begin-{name}")
 
     def submit(self, fn: Callable, /, *args, **kwargs) -> Future:
         """Call a function of a module on a worker."""
         if self._client.status == "closed":
             raise CancelledError
-        future = self._pool.submit(called, self._needed, self._held, place(fn), args, kwargs)
+        future = self._pool.submit(called, self._needed, self._held, name_of(fn), args, kwargs)
         self._given.add(future)
         return future
 
@@ -69,7 +69,7 @@ class Cluster(Executor):
                 return
 
 
-def place(function: Callable) -> tuple[str, str]:
+def name_of(function: Callable) -> tuple[str, str]:
     """The module of a function, also if it is the program that runs, and its name."""
     module, name = function.__module__, getattr(function, "__name__", "")
     spec = import_module(module).__spec__  # of a program, too, whose module is called __main__

@@ -1,4 +1,4 @@
-"""Text files that are read, files that appear whole or not at all, and a check of places before slow work."""
+"""Text files that are read, files that appear whole or not at all, and a check of paths before slow work."""
 
 import os
 import tempfile
@@ -31,21 +31,21 @@ def check_writable(path: Path, folder: bool = False):
         ValueError: something that exists at `path` or above it prevents writing.
     """
     if path.exists() and path.is_dir() != folder:
-        raise ValueError(f"{path}: it is a {'folder' if path.is_dir() else 'file'}; name another place")
+        raise ValueError(f"{path}: it is a {'folder' if path.is_dir() else 'file'}; name another path")
     near = path if path.exists() else next(parent for parent in path.absolute().parents if parent.exists())
     if near != path and not near.is_dir():
-        raise ValueError(f"{near}: it is a file, so {path} cannot be written into it; name another place")
+        raise ValueError(f"{near}: it is a file, so {path} cannot be written into it; name another path")
     try:
         if not os.access(near, os.W_OK):
             raise PermissionError
         # Permissions alone do not tell: the file system may be read-only, for example.
         tempfile.TemporaryFile(dir=near if near.is_dir() else near.parent).close()
     except OSError as error:
-        raise ValueError(f"{path}: {near} cannot be written; name another place") from error
+        raise ValueError(f"{path}: {near} cannot be written; name another path") from error
 
 
 def write_all(folder: Path, contents: Mapping[str, str | bytes]):
-    """Write files into `folder`, which is made if need be; none takes its place before all are written.
+    """Write files into `folder`, which is made if need be; none gets its name before all are written.
 
     Args:
         folder:   Where the files are to be.

@@ -66,8 +66,8 @@ class InputAxes:
             raise ValueError(f"the axes of the input are damaged ({record!r}); make the file again")
         return cls(**values)
 
-    def places(self, given: tuple[int, ...], order: Order = Order.FILE, image: bool = False) -> "np.ndarray":
-        """For each number in the machine's order, its place in a sample that is flattened in C order.
+    def indices(self, given: tuple[int, ...], order: Order = Order.FILE, image: bool = False) -> "np.ndarray":
+        """For each number in the machine's order, its index in a sample that is flattened in C order.
 
         Args:
             given: Shape of the sample. Axes of length 1 do not count, and a vector is a sample that was flattened.
@@ -95,10 +95,10 @@ class InputAxes:
         """A sentence that says which order was taken, where a sample fits both; empty where only one order fits."""
         if image and len(self.shape) == 3 or len(_sides(given)) > 1 and _sides(given) != _sides(self.shape):
             return ""
-        if (self.places(self.file) == self.places(self.shape, Order.MACHINE)).all():
+        if (self.indices(self.file) == self.indices(self.shape, Order.MACHINE)).all():
             return ""
         try:
-            self.places(given, Order.MACHINE if order is Order.FILE else Order.FILE)
+            self.indices(given, Order.MACHINE if order is Order.FILE else Order.FILE)
         except ValueError:
             return ""
         names = NAMES.get(len(self.shape), tuple(f"axis {axis}" for axis in range(len(self.shape))))

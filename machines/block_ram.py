@@ -24,7 +24,7 @@ class Ram:
         unit:  Name of the unit, as in `hw.units`.
         bits:  Number of bits of a word.
         depth: Number of words.
-        count: Number of memories; one that is read at two places at once counts twice.
+        count: Number of memories; one that is read at two addresses at once counts twice.
     """
 
     unit: str

@@ -23,7 +23,7 @@ RESOURCES = ("LUT4", "DSP", "block RAM")
 DEVICE = {"LUT4": 83_640, "DSP": 156, "block RAM": 208}  #: Cells of an LFE5U-85F.
 MACHINE = "nnp"  #: The unit that is the whole machine.
 #: Units that were synthesised (`nox -s synth`), to which the estimate is fitted.
-PLACE = Path(__file__).with_name("measured.csv")
+PATH = Path(__file__).with_name("measured.csv")
 
 Features = Callable[[Config], Sequence[float]]
 
@@ -48,7 +48,7 @@ class Measured:
 def read_measured() -> list[Measured]:
     """All units that were synthesised, each on its own, without optimisation across the borders of units."""
     found = []
-    with PLACE.open(newline="") as file:
+    with PATH.open(newline="") as file:
         for row in csv.DictReader(file):
             text = f'{BASE} = "{row["preset"]}"\n' + row["changes"].replace("; ", "\n")
             machine = " ".join(filter(None, (row["preset"], row["changes"])))
@@ -60,7 +60,7 @@ def read_measured() -> list[Measured]:
 def _tile_engine(config: Config) -> Sequence[float]:
     """Bits of the adders of planes in lookup tables, adders after multipliers, bits of shifters that align sums.
 
-    Floats have products of significands, shifters and one tree of adders in place of the planes.
+    Floats have products of significands, shifters and one tree of adders instead of the planes.
     """
     weights, inputs, adders = config.weights.bits, config.activations.bits, config.lanes - 1
     align = config.native_dim * (weights + inputs) * shift_bits(config)

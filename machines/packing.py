@@ -10,7 +10,7 @@ from concord.machines.estimate import estimate, least_squares
 from concord.spec.machine.config import Config
 from concord.spec.machine.machine_file import BASE, config_from_text
 
-PLACE = Path(__file__).with_name("swept.csv")
+PATH = Path(__file__).with_name("swept.csv")
 _OTHERS = ("preset", "changes", "MHz")  # columns that are no kinds of cells
 
 
@@ -38,17 +38,17 @@ class Swept:
 
 def read_swept() -> list[Swept]:
     """All machines that were recorded; none where there is no record."""
-    if not PLACE.exists():
+    if not PATH.exists():
         return []
-    with PLACE.open(newline="") as file:
+    with PATH.open(newline="") as file:
         return [Swept(preset=row["preset"], changes=row["changes"], mhz=float(row["MHz"]) if row["MHz"] else None,
                       cells={kind: int(count) for kind, count in row.items() if kind not in _OTHERS})
                 for row in csv.DictReader(file)]
 
 
 def write_swept(rows: Sequence[Swept]) -> None:
-    """Record machines, in place of those that were recorded before."""
-    with PLACE.open("w", newline="") as file:
+    """Record machines, instead of those that were recorded before."""
+    with PATH.open("w", newline="") as file:
         writer = csv.DictWriter(file, ["preset", "changes", *rows[0].cells, "MHz"], lineterminator="\n")
         writer.writeheader()
         for row in rows:

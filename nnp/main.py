@@ -45,7 +45,7 @@ class Commands(TyperGroup):
     def format_help(self, ctx: typer.Context, formatter):
         """The help of all commands, which are read in their files: importing them would take most of its time."""
         imported = self.commands
-        self.commands = {name: TyperCommand(name, help=_help(*place)) for name, place in concord.COMMANDS.items()}
+        self.commands = {name: TyperCommand(name, help=_help(*module)) for name, module in concord.COMMANDS.items()}
         super().format_help(ctx, formatter)
         self.commands = imported
 

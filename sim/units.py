@@ -37,30 +37,30 @@ class Testbench:
     `def` there.
 
     Attributes:
-        place: Path of its file in sim and of the unit in hw, without the suffix: "mvm/quantizer".
+        path: Path of its file in sim and of the unit in hw, without the suffix: "mvm/quantizer".
     """
 
-    place: str
+    path: str
 
     @property
     def name(self) -> str:
-        """The last part of the place, which no other unit has."""
-        return self.place.rpartition("/")[2]
+        """The last part of the path, which no other unit has."""
+        return self.path.rpartition("/")[2]
 
     @property
     def module(self) -> str:
         """The name of the module of cocotb tests."""
-        return "concord.sim." + self.place.replace("/", ".")
+        return "concord.sim." + self.path.replace("/", ".")
 
     @cached_property
     def _body(self) -> list[ast.stmt]:
-        tree = ast.parse((ROOM / f"{self.place}.py").read_text())
+        tree = ast.parse((ROOM / f"{self.path}.py").read_text())
         body, bound = tree.body, list(_bound(tree))
         for name in ("CONFIGURATIONS", "TESTED", "MUTANTS", "component"):
             plain = [line for line in body if _binds(line, name)]
             if bound.count(name) > len(plain) or len(plain) > 1:
                 form = f"one `def {name}`" if name == "component" else f"one plain assignment `{name} = ...`"
-                raise ValueError(f"sim/{self.place}.py binds {name} in a way that is not read here: write {form} at "
+                raise ValueError(f"sim/{self.path}.py binds {name} in a way that is not read here: write {form} at "
                                  "the outermost level of the file")
         return body
 
@@ -113,8 +113,8 @@ def _bound(tree: ast.AST) -> Iterator[str]:
 
 def _testbenches() -> dict[str, Testbench]:
     files = [*ROOM.glob("*.py"), *sorted(ROOM.glob("*/*.py"))]
-    places = [path.relative_to(ROOM).with_suffix("") for path in files if "\n@cocotb.test" in path.read_text()]
-    return {place.name: Testbench(place=str(place)) for place in places if place.parent.name != "machines"}
+    paths = [path.relative_to(ROOM).with_suffix("") for path in files if "\n@cocotb.test" in path.read_text()]
+    return {path.name: Testbench(path=str(path)) for path in paths if path.parent.name != "machines"}
 
 
 #: All testbenches by the names of their units. The server in `machines` answers another process and tests nothing.

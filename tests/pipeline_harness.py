@@ -78,7 +78,7 @@ class PipelineHarness:
     Args:
         dut:  Component with a property `latency`, in cycles, whose outputs do not depend on reset.
         name: Name of its Verilog module.
-        text: Verilog to run in place of the component's own.
+        text: Verilog to run instead of the component's own.
     """
 
     def __init__(self, dut: Component, name: str, text: str | None = None):

@@ -41,8 +41,8 @@ MAY_IMPORT = table(r"(\w+)")
 #: For each sub-room, by the folder around it, the sub-rooms of the same folder that it may import. Files beside them
 #: may import all.
 SUB_ROOMS = {}
-for _place, _used in (table(r"(\w+)/(\w+)") | table(r"(\w+)/(\w+)/(\w+)")).items():
-    SUB_ROOMS.setdefault(_place.rpartition("/")[0], {})[_place.rpartition("/")[2]] = _used
+for _path, _used in (table(r"(\w+)/(\w+)") | table(r"(\w+)/(\w+)/(\w+)")).items():
+    SUB_ROOMS.setdefault(_path.rpartition("/")[0], {})[_path.rpartition("/")[2]] = _used
 #: Third-party packages that each room may import.
 PACKAGES = {
     "spec": set(),
@@ -151,7 +151,7 @@ def test_every_folder_is_a_sub_room_with_its_arrows(room):
 
 def test_no_folder_is_deeper_than_the_tables():
     deep = {str(path.parents[1].relative_to(ROOT)) for room in MAY_IMPORT for path in (ROOT / room).glob("*/*/*.py")}
-    assert deep == {place for place in SUB_ROOMS if "/" in place}
+    assert deep == {path for path in SUB_ROOMS if "/" in path}
     assert not [path for room in MAY_IMPORT for path in (ROOT / room).glob("*/*/*/*.py")]
 
 
@@ -215,17 +215,17 @@ def test_units_have_one_path_in_golden_and_hardware(unit):
 
 
 def holding(room: str, mark: str) -> set[str]:
-    """Places, such as "mvm/quantizer", of the files of a room that contain the text `mark`."""
+    """Paths, such as "mvm/quantizer", of the files of a room that contain the text `mark`."""
     return {str(path.relative_to(ROOT / room).with_suffix("")) for path in (ROOT / room).rglob("*.py")
             if mark in path.read_text()}
 
 
 def test_the_registry_has_every_unit_of_hardware():
     """One file for each unit; names are those of the files, which no two units share."""
-    places = holding("hw", "(wiring.Component)") | holding("hw", "(Component)")
-    assert {it.__module__ for it in components().values()} == {f"concord.hw.{place.replace('/', '.')}"
-                                                               for place in places}
-    assert len(components()) == len(places)
+    paths = holding("hw", "(wiring.Component)") | holding("hw", "(Component)")
+    assert {it.__module__ for it in components().values()} == {f"concord.hw.{path.replace('/', '.')}"
+                                                               for path in paths}
+    assert len(components()) == len(paths)
     named = {*ARGUMENTS, *TRAINER_ARGUMENTS, *BETWEEN_MACHINES}
     named |= {name for names in OPTIONAL.values() for name in names}
     assert named <= components().keys()
@@ -242,7 +242,7 @@ def test_every_unit_takes_what_a_trainer_gives_it(name):
 
 
 def test_every_testbench_has_its_unit():
-    assert {bench.place for bench in TESTBENCHES.values()} == holding("sim", "\n@cocotb.test") - {
+    assert {bench.path for bench in TESTBENCHES.values()} == holding("sim", "\n@cocotb.test") - {
         "machines/cocotb_server"}  # it answers another process, and tests nothing
     without = components().keys() - TESTBENCHES.keys()
     assert TESTBENCHES.keys() <= components().keys()

@@ -24,8 +24,8 @@ def _events(machine: int, trace: MachineTrace):
         yield {"ph": "M", "tid": number, "name": "thread_name", "args": {"name": name}}
         yield {"ph": "M", "tid": number, "name": "thread_sort_index", "args": {"sort_index": number}}
     for one in slices(trace):
-        place = {"tid": TRACKS.index(one.track) + 1}
-        yield place | {
+        track = {"tid": TRACKS.index(one.track) + 1}
+        yield track | {
             "ph": "X",
             "ts": one.first,
             "dur": one.count,
@@ -35,7 +35,7 @@ def _events(machine: int, trace: MachineTrace):
         }
         for kind, arrows, at in (("s", one.leads, 0.25), ("f", one.ends, one.count - 0.25)):
             for arrow in arrows:
-                yield place | {
+                yield track | {
                     "ph": kind,
                     "bp": "e",
                     "ts": one.first + at,

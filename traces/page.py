@@ -10,7 +10,7 @@ import numpy as np
 from concord.traces.spans import ALL_STATES, COLUMNS, TRACKS, MachineTrace
 
 _VIEWER = Path(__file__).with_name("viewer.html")
-_PLACE = "/*TRACE*/"
+_MARK = "/*TRACE*/"
 
 
 def page_text(traces: Sequence[MachineTrace]) -> str:
@@ -18,7 +18,7 @@ def page_text(traces: Sequence[MachineTrace]) -> str:
     content = {"tracks": TRACKS, "states": ALL_STATES, "machines": [_machine(trace) for trace in traces]}
     # `<` would end the script that holds it.
     text = json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")
-    return _VIEWER.read_text().replace(_PLACE, f"const TRACE = {text};")
+    return _VIEWER.read_text().replace(_MARK, f"const TRACE = {text};")
 
 
 def _machine(trace: MachineTrace) -> dict:

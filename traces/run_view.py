@@ -82,9 +82,9 @@ class RunView:
         kinds = self(f"{unit}.writers_first") | self(f"{unit}.writers_later")
         here = value & kinds & ~((value >> WRITERS) ^ self(f"{unit}.writers_turns")) & (1 << WRITERS) - 1
         found = np.full(self.cycles, -1, np.int64)
-        for place in range(WRITERS):
-            number = sent - (sent - place) % WRITERS
-            found = np.maximum(found, np.where(here >> place & 1, self.chains("entries", number - 1), -1))
+        for bit in range(WRITERS):
+            number = sent - (sent - bit) % WRITERS
+            found = np.maximum(found, np.where(here >> bit & 1, self.chains("entries", number - 1), -1))
         return found
 
 
@@ -123,7 +123,7 @@ class UnitCycles:
             self.via[cycles] = np.where(older[cycles] >= 0, TRACKS.index(via), -1)
 
     def because_of(self, cycles: np.ndarray, cause: str, waits: dict[str, np.ndarray]) -> None:
-        """The same for the youngest of chains, by their units, whose name takes the place in `cause`."""
+        """The same for the youngest of chains, by their units, whose name is filled into `cause`."""
         youngest = np.max(list(waits.values()), axis=0)
         for unit, older in waits.items():
             here = cycles & (older == youngest) & (older >= 0) & (self.cause == 0)

@@ -92,10 +92,10 @@ def _decoder(view, causes) -> UnitCycles:
     return unit
 
 
-def _behind(unit: UnitCycles, certain: str, cause: str, pipes: Sequence[str], place: str = "") -> None:
+def _behind(unit: UnitCycles, certain: str, cause: str, pipes: Sequence[str], suffix: str = "") -> None:
     """A reason of cycles in which the signal `certain` is 0: `present_PIPE` beside it say which chains come before."""
     view, module = unit.view, certain.rpartition(".")[0]
-    waits = {_UNITS[pipe]: view.wait(f"{module}.present_{pipe}{place}", pipe) for pipe in pipes}
+    waits = {_UNITS[pipe]: view.wait(f"{module}.present_{pipe}{suffix}", pipe) for pipe in pipes}
     unit.because_of(unit.waits(OPERANDS) & (view(certain, 1) == 0), cause, waits)
 
 
@@ -160,9 +160,9 @@ def _engines(view, causes) -> UnitCycles:
     held = view("core.valid") & ~view("core.certain_loaded", 1) & ~(busy | operand | output) & 1
     unit = UnitCycles(view, causes, ENGINES, chain, {HELD: held, BUSY: busy, OPERANDS: operand, OUTPUT: output})
     loads = np.append(view.program.loads(), -1)[chain]
-    for place, pipe in ((COPIES, "copy"), ("", "")):
+    for via, pipe in ((COPIES, "copy"), ("", "")):
         known = np.isin(loads, view.program.of["copy"]) if pipe else np.ones(view.cycles, bool)
-        unit.because(unit.waits(HELD) & known, "a load of its tiles", loads if pipe else None, place)
+        unit.because(unit.waits(HELD) & known, "a load of its tiles", loads if pipe else None, via)
     from_entries = np.append([each.from_entries for each in view.program.chains], False)[chain]
     unit.because(
         unit.waits(OPERANDS) & (view("core.mvm.reader.conflict") == 1), "columns that share a bank of VectorRf"
@@ -195,7 +195,7 @@ def _mfu(view, causes) -> UnitCycles:
     _source(unit, "core.issue.source")
     for k, memory in enumerate(STAGE_MEMORIES):
         cause = f"an operand of {memory.title} that the {{}} have not written"
-        _behind(unit, f"core.issue.certain_operand{k}", cause, ("mfu", "copy"), place=str(k))
+        _behind(unit, f"core.issue.certain_operand{k}", cause, ("mfu", "copy"), suffix=str(k))
     serial = (view("core.issue.present_serial") == 1) & (view("core.issue.alone", 1) == 0)
     unit.because(unit.waits(OPERANDS) & serial, "the word before, which writes what it reads", chain, MFU)
     unit.because(

@@ -49,7 +49,7 @@ def run_batch(kind: str, samples: list[np.ndarray], first: int, keep_state: bool
         _sessions[kind] = session_of(_firmware, kind, cores)
     session = _sessions[kind]
     session.counters()
-    outputs = np.stack([session.infer(sample, keep_state=place > 0) for place, sample in enumerate(samples)]
+    outputs = np.stack([session.infer(sample, keep_state=index > 0) for index, sample in enumerate(samples)]
                        ) if keep_state else session.infer_all(samples)
     return Outcome(outputs=outputs, counters=session.counters(), memories={first: session.memories()},
                    cycles=session.cycles if cores > 1 else 0)

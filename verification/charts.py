@@ -34,8 +34,8 @@ def measures(done: list[Verified], name: str) -> str:
     figure, axes = _figure(7, 1 + 1.2 * len(having))
     for index, verified in enumerate(having):
         found = {network: values[name] for network, values in verified.measures.items() if isfinite(values[name])}
-        places = [index + 0.16 * place for place in range(len(found))]
-        bars = axes.barh(places, list(found.values()), 0.15, color=[COLOURS[network] for network in found])
+        heights = [index + 0.16 * k for k in range(len(found))]
+        bars = axes.barh(heights, list(found.values()), 0.15, color=[COLOURS[network] for network in found])
         words = [f"{network} {text(name, value)}" for network, value in found.items()]
         axes.bar_label(bars, words, padding=3, fontsize=8)
     axes.set_yticks([index + 0.3 for index in range(len(having))], [shortened(v.request.path.stem) for v in having])

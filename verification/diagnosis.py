@@ -45,7 +45,7 @@ class Difference:
         address:     Address of the instruction whose result differs.
         instruction: Text of that instruction.
         memory:      Memory that holds the first element that differs.
-        word, lane:  Place of that element: word and lane, or entry and mantissa of VectorRf, whose stored exponent
+        word, lane:  Position of that element: word and lane, or entry and mantissa of VectorRf, whose stored exponent
             comes after the last mantissa; in NetQ, words are counted from the first one of the result.
         values:      Bits of the element by the name of each machine.
         machine:     Number of the machine in a pipeline, from 1; None where there is one machine.
@@ -70,14 +70,14 @@ class Difference:
         where = f"machine {self.machine}, " * (self.machine is not None) + f"sample {self.sample}{step}"
         return (
             f"{where}: the first difference is in chain {self.chain}{layer}, which begins at "
-            f"instruction {self.first}: `{self.instruction}` at {self.address} wrote {self._place()}"
+            f"instruction {self.first}: `{self.instruction}` at {self.address} wrote {self._written()}"
         )
 
-    def _place(self) -> str:
+    def _written(self) -> str:
         entry = self.memory == MEMORY_NAMES[Mem.VECTOR_RF]
-        place = f"entry {self.word} element {self.lane}" if entry else f"word {self.word} lane {self.lane}"
+        element = f"entry {self.word} element {self.lane}" if entry else f"word {self.word} lane {self.lane}"
         show = _integer if entry else _number
-        return f"{self.memory} {place}: {', '.join(f'{name} {show(bits)}' for name, bits in self.values.items())}"
+        return f"{self.memory} {element}: {', '.join(f'{name} {show(bits)}' for name, bits in self.values.items())}"
 
 
 def first_difference(sessions: Mapping[str, Probed], sample: np.ndarray, index: int) -> Difference | None:

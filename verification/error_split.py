@@ -199,8 +199,8 @@ def _clips(firmware: Firmware, images: FullPrecision) -> dict[tuple[Mem, int], t
     """The clips that are activation functions, by the memory and address of what they clip."""
     found, program = {}, [int(word) for word in firmware.instruction_words]
     for chain in Sequencer(firmware.config, program, firmware.tiles.modes(firmware.config)).walk(repeat=False):
-        for place, instruction in enumerate(chain.instructions):
-            if clip := images.clips.get(chain.address + place):
+        for index, instruction in enumerate(chain.instructions):
+            if clip := images.clips.get(chain.address + index):
                 seen = chain.source if instruction is chain.product else instruction
                 found[Mem(seen.mem), seen.a] = clip
     return found

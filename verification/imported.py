@@ -98,11 +98,11 @@ def opened(
         said = f"{network.name} is quantised already and keeps its integers" if same else requantized(network).strip()
         note.text = "; ".join(filter(None, (f"{len(network.nodes)} operations", *network.notes, said)))
     with steps.step(f"read data to {'' if same else 'calibrate and to '}test with",
-                    given.place) as note:
+                    given.location) as note:
         if not (given.inputs or given.data or given.read):
             why = "it runs samples" if same else "a network in float32 is quantised by samples"
-            raise ValueError(f"{request.place}: {why} of its data; give --data PLACE, which is {FORMS}; or --inputs "
-                             "FILE.npy, samples without labels")
+            raise ValueError(f"{request.location}: {why} of its data; give --data LOCATION, which is {FORMS}; or "
+                             "--inputs FILE.npy, samples without labels")
         data = None if given.inputs else given.read or read_data(given.data, order=given.order)
         if data is not None:
             chosen = sample_range(given.samples, given.first, len(data.tested(given.data)), given.default)
@@ -137,7 +137,7 @@ def quantized(opening: Opened, console: Console) -> Prepared:
         if opening.source is None:
             note.text += f"; {_difference(opening, chosen)}"
         note.text += f"; {said}" if (said := softmax(opening.network, load_model(kept)).strip()) else ""
-    prepared = prepare(replace(request, path=kept, place=str(kept), preset=chosen), console, opening.steps)
+    prepared = prepare(replace(request, path=kept, location=str(kept), preset=chosen), console, opening.steps)
     return replace(prepared, comparison=opening.comparison)
 
 
@@ -183,7 +183,7 @@ def _command(opening: Opened, machine: str) -> str:
     how = ["--arithmetic", request.arithmetic] if request.arithmetic != "integer" else [
         *["--anew"] * request.anew, *["--equalize"] * request.equalize]
     inputs = None if opening.source is None else request.source.inputs  # to calibrate with
-    places = (("--output", request.output), ("--calibration", inputs),
+    options = (("--output", request.output), ("--calibration", inputs),
               ("--data", request.source.data), ("--order", request.source.order))
-    words = [str(word) for option, place in places if place for word in (option, place)]
-    return shlex.join(["nnp", "quantize", request.place, "--preset", machine, *how, *words, "-o", str(opening.kept)])
+    words = [str(word) for option, value in options if value for word in (option, value)]
+    return shlex.join(["nnp", "quantize", request.location, "--preset", machine, *how, *words, "-o", str(opening.kept)])

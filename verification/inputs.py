@@ -29,11 +29,11 @@ class InputSource:
 
     Attributes:
         inputs:  File of real numbers [samples, ...], or [samples, steps, ...] for a recurrent network; or None.
-        data:    Place of a data set, as `datasets.read.read_data` takes it, or None.
+        data:    Location of a data set, as `datasets.read.read_data` takes it, or None.
         samples: Text of `--samples`; None for `default` samples, or for all if there are fewer.
         first:   Index of the first sample.
         default: Number of samples if `samples` is None.
-        read:    The data set at the place `data`, if it was read already.
+        read:    The data set at the location `data`, if it was read already.
         order:   Order of the axes of a sample; None for that of the file of the network, or of a description of data.
 
     Raises:
@@ -50,18 +50,18 @@ class InputSource:
 
     def __post_init__(self):
         if self.inputs and self.data is not None:
-            raise ValueError("--inputs and --data are two places that inputs come from: name one of them")
+            raise ValueError("--inputs and --data are two sources of inputs: name one of them")
 
     @property
-    def place(self) -> str:
-        """The place that is read, which may take a while; empty where nothing is read anew."""
+    def location(self) -> str:
+        """The location that is read, which may take a while; empty where nothing is read anew."""
         return "" if self.read else str(self.inputs or self.data or "")
 
     @property
     def words(self) -> list[str]:
-        """The options that name the place, as words of a command line."""
+        """The options that name the location, as words of a command line."""
         given = (("--inputs", self.inputs), ("--data", self.data), ("--order", self.order))
-        return [word for option, place in given if place for word in (option, str(place))]
+        return [word for option, location in given if location for word in (option, str(location))]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -127,12 +127,12 @@ def read(network: Firmware | Model, source: InputSource) -> Inputs:
 
 
 def read_or_draw(network: Firmware, source: InputSource) -> Inputs:
-    """The inputs that a source chooses, or random ones if it names no place and the network has no shipped test set.
+    """The inputs that a source chooses, or random ones if it names no location and the network has no shipped test set.
 
     Random inputs are normally distributed, with 5 time steps where any number is right.
 
     Raises:
-        ValueError: the source names a place without such inputs, or they do not fit the network.
+        ValueError: the source names a location without such inputs, or they do not fit the network.
     """
     if source.words or not network.inputs or network.data in SHIPPED:
         return read(network, source)
@@ -185,33 +185,33 @@ def interface(network: Firmware | Model) -> Interface:
                      table=network.table)
 
 
-def fitting(network: Firmware | Model, place: str | None, data: DataSet | None = None, order: Order | None = None
+def fitting(network: Firmware | Model, location: str | None, data: DataSet | None = None, order: Order | None = None
             ) -> DataSet:
     """A data set with test samples that fit a network.
 
     Args:
-        network: The network. Its description says how a place is read that has none of its own.
-        place:   Place as `read_data` takes it; None for the shipped set that the network names.
-        data:    The data set at this place, if it was read already.
-        order:   Order of the axes of a sample; None for that of the description.
+        network:  The network. Its description says how a location is read that has none of its own.
+        location: Location as `read_data` takes it; None for the shipped set that the network names.
+        data:     The data set at this location, if it was read already.
+        order:    Order of the axes of a sample; None for that of the description.
 
     Raises:
         ValueError: there are no such data, or they do not fit the network.
     """
-    if place is None and network.data not in SHIPPED:
+    if location is None and network.data not in SHIPPED:
         has = "no test set" if network.data == NO_DATA else f"the test set of {network.data}, which is not shipped"
         raise ValueError(f"{network.name} has {has}: give inputs with --inputs FILE.npy, or a test set with --data "
-                         "PLACE")
-    where = place or network.data
+                         "LOCATION")
+    where = location or network.data
     if data is None:
-        data = read_data(network.data) if place is None else read_data(place, network.description, order)
+        data = read_data(network.data) if location is None else read_data(location, network.description, order)
     data.tested(where)
     task = getattr(network, "task", data.task)
     if data.test.labels is not None and task is not data.task and network.data != NO_DATA:
         raise ValueError(f"{where}: the data are for {data.task}, but {network.name} was made for {task}; write "
                          f"`task = \"{task}\"` in a TOML file that describes them, or name other data")
     data = fitted(data, interface(network), where)
-    if network.axes is None and place is not None and order is not Order.MACHINE and network.image and (
+    if network.axes is None and location is not None and order is not Order.MACHINE and network.image and (
             network.image[0] > 1):
         note = (f"{network.name} does not say in which order the file of its network has the axes of a sample: they "
                 "are taken as channels, rows and columns")
@@ -235,19 +235,19 @@ def _digest(description: str) -> str | None:
         return None
 
 
-def _check_labels(network: Firmware | Model, data: DataSet, place: str):
+def _check_labels(network: Firmware | Model, data: DataSet, location: str):
     """Refuse labels that the network's outputs cannot have."""
     labels = data.test.labels
     match data.task:
         case Task.CLASSIFICATION if network.outputs % data.test.steps:
-            raise ValueError(f"{place}: a sample has a class for each of {data.test.steps} time steps or pixels, "
+            raise ValueError(f"{location}: a sample has a class for each of {data.test.steps} time steps or pixels, "
                              f"{network.name} has {network.outputs} outputs; name another test set with --data")
         case Task.CLASSIFICATION if labels.max() >= network.outputs // data.test.steps:
-            raise ValueError(f"{place}: the test set has class {labels.max()}, {network.name} has "
+            raise ValueError(f"{location}: the test set has class {labels.max()}, {network.name} has "
                              f"{network.outputs // data.test.steps} outputs; name another one with --data")
         case Task.REGRESSION if labels.shape[1] != network.outputs:
-            raise ValueError(f"{place}: each sample has {labels.shape[1]} targets, {network.name} has "
+            raise ValueError(f"{location}: each sample has {labels.shape[1]} targets, {network.name} has "
                              f"{network.outputs} outputs; name the columns of the targets as `labels` in a TOML file")
         case Task.ANOMALY if not scored(network.outputs, data.test):
-            raise ValueError(f"{place}: anomalies are scored by one output, or by as many as there are inputs; "
+            raise ValueError(f"{location}: anomalies are scored by one output, or by as many as there are inputs; "
                              f"{network.name} has {network.outputs}")

@@ -1,7 +1,7 @@
 """The results of layers in what chains write, and their difference from the float network.
 
-A chain writes the result of a layer place by place, in real units or in steps of the codes of a layer that reads it.
-The unit that fits best is taken: in float64, values of a wrong layer, place or unit fit none.
+A chain writes the result of a layer position by position, in real units or in steps of the codes of its reader.
+The unit that fits best is taken: in float64, values of a wrong layer, position or unit fit none.
 """
 
 from collections.abc import Sequence
@@ -49,14 +49,14 @@ class Writes:
         for kind, written in self._kinds.items():
             product, rows, count = self._rows[kind]
             words = np.concatenate(written)
-            places = words.reshape(len(words) // count, -1)[:, :rows]
+            positions = words.reshape(len(words) // count, -1)[:, :rows]
             if rows == outputs:
-                places = places[-1:]
-            found.append(places)
-            parts += [places] * product
+                positions = positions[-1:]
+            found.append(positions)
+            parts += [positions] * product
         if len({len(part) for part in parts}) == 1:
             found.append(np.concatenate(parts, axis=1))
-        return [places.T.ravel() for places in found if places.size == outputs]
+        return [positions.T.ravel() for positions in found if positions.size == outputs]
 
 
 def units(model: Model) -> list[Unit]:

@@ -77,7 +77,7 @@ def record(verified: Verified, table: str, made: dict[str, str]) -> dict:
     """
     configs, model = [part.config for part in verified.parts], verified.model
     return {
-        "model": verified.request.place,
+        "model": verified.request.location,
         "preset": verified.preset,
         "digest": f"{configs[0].digest:08x}",
         "machine": str(verified.request.kind),
@@ -154,12 +154,12 @@ def commands(verified: Verified) -> list[str]:
     request = verified.request
     # A machine is named by the path of its TOML file; firmware holds its machines.
     preset = ["--preset", request.preset or verified.preset] if verified.model else []
-    verify = ["nnp", "verify", request.place, *preset, *request.wish.words, "--machine", str(request.kind),
+    verify = ["nnp", "verify", request.location, *preset, *request.wish.words, "--machine", str(request.kind),
               *(["--clock", f"{request.clock:g}"] if request.clock else []), *request.source.words, *request.kept]
     shown = verified.first, len(verified.samples)
     made = [] if verified.model is None else [
         verified.model.provenance.command, shlex.join(
-            ["nnp", "compile", request.place, *preset, *replace(request.wish, cores=1).words])]
+            ["nnp", "compile", request.location, *preset, *replace(request.wish, cores=1).words])]
     return [*filter(None, made),
             shlex.join([*verify, "--first", str(shown[0]), "--samples", str(shown[1])])]
 

@@ -22,35 +22,35 @@ from concord.workflows.storage import FileKind, kind_of, read_model
 DRAWN = 8  #: Random samples by which a network in float32 is quantised.
 
 
-def firmware_at(place: Path, preset: str, arithmetic: NetworkArithmetic) -> Firmware:
+def firmware_at(path: Path, preset: str, arithmetic: NetworkArithmetic) -> Firmware:
     """The firmware of a file, or of the model or the network in float32 that it holds.
 
     A network in float32 is quantised by random samples. They decide scales, and no times.
 
     Args:
-        place:      The file.
+        path:       The file.
         preset:     Machine of firmware, or for which models are compiled; empty for the first one that takes them.
         arithmetic: How a network in float32 is quantised.
 
     Raises:
         ValueError: the file is of another kind, or no machine takes the network.
     """
-    match kind_of(place):
+    match kind_of(path):
         case FileKind.FIRMWARE:
-            return load_firmware(place, find_config(preset) if preset else None)
+            return load_firmware(path, find_config(preset) if preset else None)
         case FileKind.CASCADE:
-            raise ValueError(f"{place} is firmware of several machines: name the model that it was compiled from")
+            raise ValueError(f"{path} is firmware of several machines: name the model that it was compiled from")
         case FileKind.NETWORK:
-            return _of_network(place, preset, arithmetic)
-    return compile_for(read_model(str(place), preset), preset, str(place))[1].firmware
+            return _of_network(path, preset, arithmetic)
+    return compile_for(read_model(str(path), preset), preset, str(path))[1].firmware
 
 
-def _of_network(place: Path, preset: str, arithmetic: NetworkArithmetic) -> Firmware:
+def _of_network(path: Path, preset: str, arithmetic: NetworkArithmetic) -> Firmware:
     """Firmware of a network in float32."""
-    network, _ = opened(place)
+    network, _ = opened(path)
     kept = is_kept(network, anew=False, others=False)
     with tempfile.TemporaryDirectory(prefix="nnp-") as folder:
-        inputs, out = Path(folder, "inputs.npy"), Path(folder, f"{place.stem}.safetensors")
+        inputs, out = Path(folder, "inputs.npy"), Path(folder, f"{path.stem}.safetensors")
         shape = (DRAWN, *[5] * network.sequence, *network.shape)
         np.save(inputs, np.random.default_rng(0).normal(size=shape).astype(np.float32))
 
@@ -62,4 +62,4 @@ def _of_network(place: Path, preset: str, arithmetic: NetworkArithmetic) -> Firm
 
         name = preset or smallest(network, quantized, arithmetic, hardware=True)[0]
         firmware = compile_for(quantized(name), name)[1].firmware
-    return replace(firmware, name=place.stem)
+    return replace(firmware, name=path.stem)

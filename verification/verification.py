@@ -54,13 +54,13 @@ def prepare(request: Request, console: Console, steps: Steps | None = None) -> P
         steps = Steps(console, STEPS)
     if kind_of(request.path) in (FileKind.FIRMWARE, FileKind.CASCADE):
         return _prepare_firmware(request, steps)
-    with steps.step("read model and test data", request.source.place) as note:
+    with steps.step("read model and test data", request.source.location) as note:
         model = read_model(str(request.path), request.preset)
         inputs = read(model, request.source)
         _check_predictions(model, inputs)
         note.text = f"{len(model.layers)} layers, {len(inputs.samples)} samples of {inputs.name}"
     with steps.step("compile") as note:
-        preset, compiled = compile_cascade(model, request.preset, request.wish, request.place)
+        preset, compiled = compile_cascade(model, request.preset, request.wish, request.location)
         config, several = compiled.cascade.first.config, len(compiled.parts) > 1
         _check_cores(request, [config])
         single = whole(model, config) if several else None
@@ -82,10 +82,10 @@ def _images(model: Model, compiled: CompiledCascade) -> "dict[MemoryNumbers, Ful
 def _prepare_firmware(request: Request, steps: Steps) -> Prepared:
     """Read firmware, which is compared on its machines without its model."""
     if request.preset or replace(request.wish, cores=1) != Wish():
-        raise ValueError(f"{request.place}: firmware holds its machines, its cut and its batch: leave out --machines, "
-                         "--cut, --batch and --preset")
+        raise ValueError(f"{request.location}: firmware holds its machines, its cut and its batch: leave out "
+                         "--machines, --cut, --batch and --preset")
     if request.split:
-        raise ValueError(f"{request.place}: firmware has no float network to compare with: leave out --errors, or "
+        raise ValueError(f"{request.location}: firmware has no float network to compare with: leave out --errors, or "
                          "verify the model")
     with steps.step("read firmware and test data") as note:
         cascade = load_cascade(request.path)
@@ -104,7 +104,7 @@ def _check_cores(request: Request, configs: list[Config]):
         return
     from concord.firmware.accelerator_session import check_cores
 
-    check_cores(request.place, configs, request.kind, request.wish.cores, {
+    check_cores(request.location, configs, request.kind, request.wish.cores, {
         "--keep-state": request.keep_state, "--errors": request.split})
 
 
@@ -253,7 +253,7 @@ def _fault(prepared: Prepared, index: int, console: Console) -> WrongBits | None
         write_waveform(request.kind, cascade.first, sample, difference.chain, waves)
     preset = request.preset or prepared.preset
     machine = [] if prepared.model is None else ["--preset", preset, *request.wish.words]
-    words = ["nnp", "verify", request.place, *machine, "--machine", str(request.kind), *request.source.words,
+    words = ["nnp", "verify", request.location, *machine, "--machine", str(request.kind), *request.source.words,
              *request.kept]
     return WrongBits(
         difference=difference, waves=waves,

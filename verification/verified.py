@@ -33,7 +33,7 @@ class Request:
 
     Attributes:
         path:    Path of the model file, or of firmware.
-        place:   Path or URL that the user gave.
+        location: Path or URL that the user gave.
         source:  The options that choose inputs.
         output:  Name of the output that a network in float32 gives, where its ONNX file has several; None otherwise.
         preset:  Name of a preset, or a TOML file of a machine; empty for the first preset that fits. For several
@@ -54,7 +54,7 @@ class Request:
     """
 
     path: Path
-    place: str
+    location: str
     source: InputSource
     preset: str
     kind: MachineKind

@@ -75,15 +75,15 @@ class Wish:
         return tuple(filter(None, self.cut.split(",")))
 
 
-def compile_cascade(model: Model, preset: str, wish: Wish, place: str = "") -> tuple[str, CompiledCascade]:
+def compile_cascade(model: Model, preset: str, wish: Wish, location: str = "") -> tuple[str, CompiledCascade]:
     """Compile a model for one machine or for several.
 
     Args:
-        model:  The model.
-        preset: Name of a preset, or a TOML file of a machine, for all machines; or one for each, with commas between
+        model:    The model.
+        preset:   Name of a preset, or a TOML file of a machine, for all machines; or one for each, with commas between
             them. If empty, the first preset is taken of which that many machines hold the model.
-        wish:   How to cut the model.
-        place:  Path or URL of the model, for the advice in an error.
+        wish:     How to cut the model.
+        location: Path or URL of the model, for the advice in an error.
 
     Returns:
         The names of the machines in reports, and what is compiled.
@@ -92,7 +92,7 @@ def compile_cascade(model: Model, preset: str, wish: Wish, place: str = "") -> t
         ValueError: there is no such machine, or the model cannot be cut so.
     """
     if wish.machines == 1:
-        name, one = compile_for(model, preset, place, batch=wish.batch)
+        name, one = compile_for(model, preset, location, batch=wish.batch)
         return name, CompiledCascade(cascade=Cascade.of(one.firmware), parts=(one,))
     parts(model, wish.cuts)  # this refuses a cut that no machine allows
     if preset:

@@ -32,9 +32,9 @@ def is_file(name: str) -> bool:
     return Path(name).suffix.lower() in ENDINGS or Path(name).is_file()
 
 
-def data_set(place: str, network: "Graph", imported: "Imported | None", order: "Order | None" = None
+def data_set(location: str, network: "Graph", imported: "Imported | None", order: "Order | None" = None
              ) -> "DataSet":
-    """The data set at a place, as a network takes it; what was chosen by default is said on stderr.
+    """The data set at a location, as a network takes it; what was chosen by default is said on stderr.
 
     The network's own tool runs them, too; the result is printed.
 
@@ -47,10 +47,10 @@ def data_set(place: str, network: "Graph", imported: "Imported | None", order: "
     from concord.datasets.read import read_data
     from concord.workflows.original import of_data, original_of
 
-    read = read_data(place, order=order)
-    data = fitted(read, network.interface, place)
+    read = read_data(location, order=order)
+    data = fitted(read, network.interface, location)
     words = remark(data.task, data.test) if data.test else ""
-    for note in (*data.notes, *[f"{place}: {words}"] * bool(words)):
+    for note in (*data.notes, *[f"{location}: {words}"] * bool(words)):
         typer.echo(f"nnp: {note}", err=True)
     typer.echo(of_data(network, original_of(imported), read))
     return data
@@ -146,13 +146,13 @@ def decided(
     return kept, choices, widths
 
 
-def runs_on(model: "Model", machine: str, place: str) -> str:
+def runs_on(model: "Model", machine: str, location: str) -> str:
     """Which preset can run a model, or why none can, or why a given machine cannot, in sentences with their line ends.
 
     Args:
-        model:   The model.
-        machine: A preset or TOML file; empty if any preset will do. Nothing is said of one that can run the model.
-        place:   Path or URL of the model, for the command that makes a machine which holds it.
+        model:    The model.
+        machine:  A preset or TOML file; empty if any preset will do. Nothing is said of one that can run the model.
+        location: Path or URL of the model, for the command that makes a machine which holds it.
     """
     from concord.compiler.support import problems
     from concord.spec.machine.machine_file import find_config
@@ -161,7 +161,7 @@ def runs_on(model: "Model", machine: str, place: str) -> str:
     if machine and (found := problems(model, find_config(machine))):
         return "".join(f"{machine} cannot run it: {problem}\n" for problem in found)
     try:
-        name, _ = compile_for(model, machine, place)
+        name, _ = compile_for(model, machine, location)
     except ValueError as error:
         return f"{machine} cannot run it: {error}\n" if machine else f"{error}\n"
     return "" if machine else f"preset {name} takes it\n"
@@ -254,7 +254,7 @@ def opened_or_kept(file: Path, data: str | None = None, inputs: Path | None = No
     Args:
         file:   The file.
         data:   Data set that the network will get, see `shape_in`.
-        inputs: A .npy file of samples in its place.
+        inputs: A .npy file of samples instead.
         order:  Order of the axes of a sample.
         output: Name of the output that the network gives, where an ONNX file has several.
 
@@ -272,15 +272,15 @@ def opened_or_kept(file: Path, data: str | None = None, inputs: Path | None = No
     return network, imported
 
 
-def check_no_output(place: Path | str, output: str | None):
+def check_no_output(location: Path | str, output: str | None):
     """Refuse the name of an output for a file that is not in ONNX.
 
     Raises:
         ValueError: there is one.
     """
     if output is not None:
-        raise ValueError(f"{place}: --output {output} chooses an output of an ONNX file; import one of its outputs by "
-                         f"`nnp import FILE --output {output}`, and name what that writes")
+        raise ValueError(f"{location}: --output {output} chooses an output of an ONNX file; import one of its outputs "
+                         f"by `nnp import FILE --output {output}`, and name what that writes")
 
 
 def model_in(file: Path) -> "Model | None":

@@ -146,24 +146,24 @@ def of_data(network: Graph, original: Original | None, data: DataSet, chosen: sl
                      given if data.task is Task.ANOMALY else ours)
 
 
-def of_array(network: Graph, original: Original | None, array: np.ndarray, place: str,
+def of_array(network: Graph, original: Original | None, array: np.ndarray, location: str,
              order: Order | None = None) -> Comparison:
     """The same for an array of samples without labels, which is rounded to binary16 first, as a machine reads it."""
     axes = 2 if network.sequence else 1
-    if (tokens := arrayed(array, network.interface, place)) is not None:
-        inputs, _ = arranged(array, network.interface, place)
+    if (tokens := arrayed(array, network.interface, location)) is not None:
+        inputs, _ = arranged(array, network.interface, location)
         ours = Samples(inputs=np.ascontiguousarray(inputs.astype(np.float16)).view(np.uint16))
-        return _compared(network, original, place, tokens, ours, Task.NONE, ours)
+        return _compared(network, original, location, tokens, ours, Task.NONE, ours)
     with np.errstate(over="ignore"):
         array = array.astype(np.float16)
     array = array[np.isfinite(array).reshape(len(array), -1).all(axis=1)]
     order = order or Order.FILE
-    inputs, _ = arranged(array, network.interface, place, order)
+    inputs, _ = arranged(array, network.interface, location, order)
     ours = Samples(inputs=np.ascontiguousarray(inputs).view(np.uint16))
     numbers = array.astype(np.float64).reshape(*array.shape[:axes], -1)
     if order is Order.MACHINE:
         numbers = _turned_back(network, real(ours.inputs))
-    return _compared(network, original, place, numbers, ours, Task.NONE, ours)
+    return _compared(network, original, location, numbers, ours, Task.NONE, ours)
 
 
 def of_file(network: Graph, original: Original | None, path: Path, order: Order | None) -> tuple[Comparison, tuple]:
@@ -180,11 +180,11 @@ def of_file(network: Graph, original: Original | None, path: Path, order: Order 
 def _turned_back(network: Graph, inputs: np.ndarray) -> np.ndarray:
     """Inputs of the machine in the order of the file."""
     made = np.empty_like(inputs)
-    made[..., network.input_axes.places(network.input_axes.file)] = inputs
+    made[..., network.input_axes.indices(network.input_axes.file)] = inputs
     return made
 
 
-def _compared(network: Graph, original: Original | None, place: str, numbers: np.ndarray, samples: Samples,
+def _compared(network: Graph, original: Original | None, location: str, numbers: np.ndarray, samples: Samples,
               task: Task, labelled: Samples) -> Comparison:
     """Both runs, and the check that they are equal; `labelled` is measured with outputs in the order of the file.
 
@@ -192,7 +192,7 @@ def _compared(network: Graph, original: Original | None, place: str, numbers: np
     """
     tokens, inputs = network.table is not None and numbers.dtype.kind in "iu", real(samples.inputs)
     if tokens:
-        inputs, _ = arranged(numbers, network.interface, place)
+        inputs, _ = arranged(numbers, network.interface, location)
         numbers = numbers if network.sequence else numbers.reshape(len(numbers), *network.input_axes.file[:-1])
     else:
         numbers = numbers.reshape(*numbers.shape[:-1], *network.input_axes.file)
@@ -207,7 +207,7 @@ def _compared(network: Graph, original: Original | None, place: str, numbers: np
     count = min(SAMPLES, len(samples))
     first = samples.first(count)
     ours = outputs(network, original, inputs[:count], first.lengths)
-    apart = checked(network, original, ours, found[:count], place)
+    apart = checked(network, original, ours, found[:count], location)
     if labelled.steps > 1:  # the file may have the classes of a time step side by side
         in_file = found
     theirs = measure(task, in_file[:count], labelled.first(count))
@@ -219,7 +219,7 @@ def _compared(network: Graph, original: Original | None, place: str, numbers: np
             if in_order[name] == theirs[name]:
                 why = ("the outputs are equal but for rounding, which decides this measure: they hardly differ from "
                        "sample to sample, so train the network on, or give other samples")
-            raise ValueError(f"{place}: {name} is {text(name, theirs[name])} in {original.by}, but "
+            raise ValueError(f"{location}: {name} is {text(name, theirs[name])} in {original.by}, but "
                              f"{text(name, value)} in {network.name} as it was imported, on {count} samples; {why}")
     return Comparison(by=original.by, samples=len(samples), difference=apart, measures=measure(task, in_file, labelled))
 
@@ -230,7 +230,7 @@ def outputs(network: Graph, original: Original, x: np.ndarray, lengths: np.ndarr
     return real_softmax(found) if original.softmax else found
 
 
-def checked(network: Graph, original: Original, ours: np.ndarray, theirs: np.ndarray, place: str) -> float:
+def checked(network: Graph, original: Original, ours: np.ndarray, theirs: np.ndarray, location: str) -> float:
     """The difference of outputs, see `difference`.
 
     Raises:
@@ -238,8 +238,8 @@ def checked(network: Graph, original: Original, ours: np.ndarray, theirs: np.nda
     """
     apart = difference(network, ours, theirs)
     if not apart <= original.close:
-        raise ValueError(f"{place}: {network.name} is not what {original.by} computes: on {len(ours)} samples, outputs "
-                         f"differ by {apart:.2g} of the largest output; please report this, with the network")
+        raise ValueError(f"{location}: {network.name} is not what {original.by} computes: on {len(ours)} samples, "
+                         f"outputs differ by {apart:.2g} of the largest output; please report this, with the network")
     return apart
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from concord.net.graph import Graph
 
 
-def model_to_fit(place: str) -> tuple[Model, tuple[Format, Format] | None]:
+def model_to_fit(location: str) -> tuple[Model, tuple[Format, Format] | None]:
     """The model at a path or URL; or of a network that is quantised already, with formats that keep its integers.
 
     Returns:
@@ -30,13 +30,13 @@ def model_to_fit(place: str) -> tuple[Model, tuple[Format, Format] | None]:
     Raises:
         ValueError: it cannot be read, is a network that is not quantised, or no machine computes it as its file says.
     """
-    with fetched(place) as path:
+    with fetched(location) as path:
         if path.is_file() and kind_of(path) is FileKind.NETWORK:
             network, _ = opened(path)
             if is_quantized(network):
                 found = formats(network)
                 return _model(network, found), found
-    return read_model(place), None
+    return read_model(location), None
 
 
 def _model(network: "Graph", of: tuple[Format, Format]) -> Model:

@@ -39,13 +39,13 @@ def stored_weights(config: Config) -> int:
     return config.matrix_tiles * config.native_dim ** 2
 
 
-def compile_for(model: Model, preset: str, place: str = "", *, batch: int = 1) -> tuple[str, Compiled]:
+def compile_for(model: Model, preset: str, location: str = "", *, batch: int = 1) -> tuple[str, Compiled]:
     """Compile for the machine called `preset`; if that is empty, for the first preset that can run the model.
 
     Args:
-        preset: Name of a preset, or a TOML file of a machine.
-        place:  Path or URL of the model, for the advice in an error.
-        batch:  Number of samples that the machine takes at once.
+        preset:   Name of a preset, or a TOML file of a machine.
+        location: Path or URL of the model, for the advice in an error.
+        batch:    Number of samples that the machine takes at once.
 
     Returns:
         The name of the machine in reports, and what is compiled.
@@ -56,12 +56,12 @@ def compile_for(model: Model, preset: str, place: str = "", *, batch: int = 1) -
     """
     if batch != 1:
         batched(model, batch)  # what takes no batch takes none on any machine
-        place = ""  # `nnp presets --fit` makes machines for one sample at a time
+        location = ""  # `nnp presets --fit` makes machines for one sample at a time
     if preset:
         try:
             return machine_name(preset), compile_network(model, find_config(preset), batch=batch)
         except CannotRun as error:
-            raise ValueError(f"{error}{advice(model, preset, place)}") from error
+            raise ValueError(f"{error}{advice(model, preset, location)}") from error
     reasons = {}
     for candidate in smallest_first():
         try:
@@ -70,7 +70,7 @@ def compile_for(model: Model, preset: str, place: str = "", *, batch: int = 1) -
             reasons[candidate] = str(error)
     nearest = min(reasons, key=lambda p: len(problems(model, PRESETS[p])))
     raise ValueError(f"no preset takes the model; the nearest is {nearest}: {reasons[nearest]}"
-                     f"{advice(model, nearest, place)}")
+                     f"{advice(model, nearest, location)}")
 
 
 def golden_only(name: str) -> str:
@@ -91,9 +91,9 @@ def is_hardware(config: Config) -> bool:
     return True
 
 
-def advice(model: Model, preset: str, place: str) -> str:
+def advice(model: Model, preset: str, location: str) -> str:
     """The line with the command that makes a machine which holds the model, if there is such a machine."""
-    if not place:
+    if not location:
         return ""
     from concord.machines.fit import fit
 
@@ -102,7 +102,7 @@ def advice(model: Model, preset: str, place: str) -> str:
     except ValueError:
         return ""
     made = "my.toml" if preset != "my.toml" else "larger.toml"  # the file of the user stays as it is
-    command = shlex.join(["nnp", "presets", "--fit", place, "--preset", preset, "-o", made])
+    command = shlex.join(["nnp", "presets", "--fit", location, "--preset", preset, "-o", made])
     return f"\nA machine that holds it: `{command}`, and then `--preset {made}`"
 
 
@@ -111,7 +111,7 @@ class NoPreset(ValueError):
 
 
 def smallest(
-    network: Graph, quantize: Callable[[str], Model], arithmetic: str, hardware: bool, place: str = ""
+    network: Graph, quantize: Callable[[str], Model], arithmetic: str, hardware: bool, location: str = ""
 ) -> tuple[str, str]:
     """The smallest preset that takes a network, and a sentence that says why.
 
@@ -120,7 +120,7 @@ def smallest(
         quantise:   Function that quantises it for a preset. It is called once for all presets of equal formats.
         arithmetic: "integer", or "bfp" for block floating point.
         hardware:   Whether the machine is simulated hardware, not golden.
-        place:      File of the quantised model, for the advice in an error.
+        location:   File of the quantised model, for the advice in an error.
 
     Raises:
         NoPreset: none takes it; the message has the reason of each, and the command that makes such a machine.
@@ -146,7 +146,7 @@ def smallest(
         return name, (f"{name} is the smallest machine of {config.weights.bits} bits that takes it{golden_only(name)}"
                       + "".join(f"; {reason}" for reason in _reasons(refused)))
     # A network that is stored but cannot be quantised is not too large, so that no larger machine helps.
-    way = _larger(models, place) if models or not held else ""
+    way = _larger(models, location) if models or not held else ""
     raise NoPreset(f"{network.name}: no preset takes it\n" + "\n".join(_reasons(refused)) + way)
 
 
@@ -183,12 +183,12 @@ def _first(error: ValueError) -> str:
     return " ".join(str(error).splitlines()[:2])
 
 
-def _larger(models: Mapping[str, Model], place: str) -> str:
-    """Advice on a machine that would take a network, of which there are models for some presets; "" without a place."""
-    if not place:
+def _larger(models: Mapping[str, Model], location: str) -> str:
+    """Advice on a machine that would take a network, of which there are models for some presets; "" without one."""
+    if not location:
         return ""
     for name, model in reversed(models.items()):  # the file holds the last one
-        if words := advice(model, name, place):
+        if words := advice(model, name, location):
             return words
     return ("\nMake it smaller; or quantise it by `nnp quantize FILE --preset vision --data DATA -o "
             "model.safetensors`, make a machine that holds it by `nnp presets --fit model.safetensors -o my.toml`, and "

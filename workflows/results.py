@@ -22,7 +22,7 @@ def real(outputs: np.ndarray) -> np.ndarray:
 
 
 def lines(
-    index: int, outputs: np.ndarray, classes: Sequence[str], samples: Samples, place: int,
+    index: int, outputs: np.ndarray, classes: Sequence[str], samples: Samples, row: int,
     task: Task = Task.CLASSIFICATION, several: Results = (), *, probable: bool = False,
 ) -> list[str]:
     """A line about one sample, or one for each of its several outputs, which begins with its name; see `line`.
@@ -32,15 +32,15 @@ def lines(
         Others:  As in `line`.
     """
     if not several:
-        return [line(index, outputs, classes, samples, place, task, probable=probable)]
-    one = samples.part(slice(place, place + 1))
+        return [line(index, outputs, classes, samples, row, task, probable=probable)]
+    one = samples.part(slice(row, row + 1))
     targets = {} if one.labels is None else apart(one.labels, several)
     return [f"{name}, {line(index, part, (), replace(one, labels=targets.get(name)), 0, task)}"
             for name, part in apart(outputs, several).items()]
 
 
 def line(
-    index: int, outputs: np.ndarray, classes: Sequence[str], samples: Samples, place: int,
+    index: int, outputs: np.ndarray, classes: Sequence[str], samples: Samples, row: int,
     task: Task = Task.CLASSIFICATION, *, probable: bool = False,
 ) -> str:
     """A line about one sample: what the network says, and the label if that differs.
@@ -50,15 +50,15 @@ def line(
         outputs: Outputs of the network, uint16[outputs].
         classes: Names of the outputs; may be empty.
         samples: The samples of this run.
-        place:   Index of the sample in `samples`.
+        row:     Index of the sample in `samples`.
         task:    What the network does. Where it classifies without names of classes, its largest output is told.
         probable: Whether the outputs are probabilities of classes; that of the class is told, too.
     """
-    label = None if samples.labels is None else samples.labels[place]
+    label = None if samples.labels is None else samples.labels[row]
     if task is Task.REGRESSION:
         return f"{index}: {values(outputs)}" + ("" if label is None else f" (is {_listed(label)})")
     if task is Task.ANOMALY and scored(len(outputs), samples):
-        score = scores(real(outputs)[None], samples.part(slice(place, place + 1)))[0]
+        score = scores(real(outputs)[None], samples.part(slice(row, row + 1)))[0]
         return f"{index}: score {score:.4g}" + (" (is an anomaly)" if label else "")
     if (steps := _steps(outputs, classes, samples)) > 1:
         kinds = classified(real(outputs)[None], steps)[0]

@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from concord.lib.tensor_file import TensorFileKind
 
 
-def is_url(place: str) -> bool:
-    """Whether a place is a URL, not a path on this computer."""
-    return "://" in place
+def is_url(location: str) -> bool:
+    """Whether a location is a URL, not a path on this computer."""
+    return "://" in location
 
 
-def file_name(place: str) -> str:
+def file_name(location: str) -> str:
     """The last part of a path or URL, as a legal file name."""
-    if not is_url(place):
-        return Path(place).name
-    parts = urlsplit(place)
+    if not is_url(location):
+        return Path(location).name
+    parts = urlsplit(location)
     server = parts.scheme in ("http", "https")  # its name is no file's; in s3://bucket/model it is part of the path
-    return PurePosixPath(parts.path if server else place.partition("?")[0]).name.lstrip(".") or "file"
+    return PurePosixPath(parts.path if server else location.partition("?")[0]).name.lstrip(".") or "file"
 
 
 def legal(name: str) -> str:
@@ -40,100 +40,100 @@ def legal(name: str) -> str:
 
 
 @contextmanager
-def fetched(place: str) -> Iterator[Path]:
+def fetched(location: str) -> Iterator[Path]:
     """A context that gives a path to read: the path itself, or a copy of a URL that is removed at the end.
 
     Raises:
         ValueError: the URL cannot be read.
     """
-    if not is_url(place):
-        yield Path(place)
+    if not is_url(location):
+        yield Path(location)
         return
     with tempfile.TemporaryDirectory(prefix="nnp-") as folder:
-        path = Path(folder, file_name(place))
-        with _sentences(place):
-            files, where = _file_system(place)
+        path = Path(folder, file_name(location))
+        with _sentences(location):
+            files, where = _file_system(location)
             files.get_file(where, str(path))
         try:
             yield path
         except ValueError as error:
-            raise ValueError(str(error).replace(str(path), place)) from error
+            raise ValueError(str(error).replace(str(path), location)) from error
 
 
 @contextmanager
-def written(place: str) -> Iterator[Path]:
+def written(location: str) -> Iterator[Path]:
     """A context that gives a path to write: the path itself, or a file that is sent to the URL, as a whole, at the end.
 
     Raises:
-        ValueError: the place cannot be written; if this is known beforehand, it is raised before the context begins.
+        ValueError: the location cannot be written; if this is known beforehand, it is raised before the context begins.
     """
-    if not is_url(place):
-        if Path(place).is_dir():
-            raise ValueError(f"{place}: it is a folder; name the file, too")
-        yield Path(place)
+    if not is_url(location):
+        if Path(location).is_dir():
+            raise ValueError(f"{location}: it is a folder; name the file, too")
+        yield Path(location)
         return
-    with _sentences(place):
-        if place.endswith("/"):
+    with _sentences(location):
+        if location.endswith("/"):
             raise ValueError("name the file, too")
-        files, where = _file_system(place)
-        if place.startswith(("http://", "https://")):
+        files, where = _file_system(location)
+        if location.startswith(("http://", "https://")):
             raise NotImplementedError
     folder = Path(tempfile.mkdtemp(prefix="nnp-"))
-    path = folder / file_name(place)
+    path = folder / file_name(location)
     try:
         yield path
     except BaseException:
         shutil.rmtree(folder)
         raise
     # The file gets its name when the transaction ends, not earlier.
-    with (_sentences(place, f"; {path} holds what was to be there"), path.open("rb") as source, files.transaction,
+    with (_sentences(location, f"; {path} holds what was to be there"), path.open("rb") as source, files.transaction,
           files.open(where, "wb") as target):
         shutil.copyfileobj(source, target)
     shutil.rmtree(folder)
 
 
-def read_model(place: str, preset: str = ""):
+def read_model(location: str, preset: str = ""):
     """Load the model at a path or URL, as `net.model_file.load_model` does, or make that of a training checkpoint.
 
     Args:
-        place:  Path or URL.
-        preset: Machine whose formats the model of a checkpoint gets; empty for those that take its mantissas.
+        location: Path or URL.
+        preset:   Machine whose formats the model of a checkpoint gets; empty for those that take its mantissas.
 
     Raises:
         ValueError: it cannot be read, or is a network in float32, which is not a model yet.
     """
     from concord.net.model_file import load_model
 
-    with fetched(place) as path:
+    with fetched(location) as path:
         if path.is_file() and kind_of(path) is FileKind.NETWORK:
-            raise ValueError(f"{place}: not a quantised model; `nnp quantize {shlex.quote(place)} --preset MACHINE "
-                             "--data PLACE` makes one of a network in float32")
+            raise ValueError(f"{location}: not a quantised model; `nnp quantize {shlex.quote(location)} --preset "
+                             "MACHINE --data LOCATION` makes one of a network in float32")
         if kind_of(path) is FileKind.CHECKPOINT:
             return needing("train", "concord.train.runs.lazy_checkpoint").checkpoint_model(path, preset)
         return load_model(path)
 
 
-def _file_system(place: str):
+def _file_system(location: str):
     """The file system of a URL, and the path of the file in it."""
     from fsspec.core import url_to_fs
 
-    return url_to_fs(place)
+    return url_to_fs(location)
 
 
 @contextmanager
-def _sentences(place: str, more: str = ""):
-    """A context that turns errors of file systems, which are of any class, into sentences about a place."""
+def _sentences(location: str, more: str = ""):
+    """A context that turns errors of file systems, which are of any class, into sentences about a location."""
     try:
         yield
     except FileNotFoundError as error:
-        raise ValueError(f"{place}: there is no such file or folder{more}") from error
+        raise ValueError(f"{location}: there is no such file or folder{more}") from error
     except ImportError as error:
-        raise ValueError(f"{place}: this kind of URL needs one more package: {error}{more}") from error
+        raise ValueError(f"{location}: this kind of URL needs one more package: {error}{more}") from error
     except NotImplementedError as error:
-        raise ValueError(f"{place}: URLs of this kind cannot be written to; use s3:// or file://, or a path{more}"
+        raise ValueError(f"{location}: URLs of this kind cannot be written to; use s3:// or file://, or a path{more}"
                          ) from error
     except Exception as error:
-        raise ValueError(f"{place}: {error or type(error).__name__}{more}") from error
+        raise ValueError(f"{location}: {error or type(error).__name__}{more}") from error
 
 
 class FileKind(StrEnum):

@@ -101,7 +101,7 @@ def followed(
         epochs:     Number of epochs of all phases, which a run shows.
 
     Raises:
-        ValueError: a place cannot be written, a package is missing, or the checkpoint is of another training.
+        ValueError: a file cannot be written, a package is missing, or the checkpoint is of another training.
     """
     from concord.train.lib.checkpoints import Checkpoints
     from concord.train.lib.observer import Observer, opened

@@ -26,9 +26,9 @@ def bytes_changed(content: bytes, rng: random.Random) -> bytes:
     if not content or rng.random() < 0.2:
         return bytes(content[:rng.randint(0, len(content))])
     for _ in range(rng.randint(1, 4)):
-        place, length = rng.randrange(len(content) + 1), rng.choice((1, 1, 1, 2, 4, 8, 50))
-        part = content[place:place + length]
-        content[place:place + length] = rng.choice((
+        first, length = rng.randrange(len(content) + 1), rng.choice((1, 1, 1, 2, 4, 8, 50))
+        part = content[first:first + length]
+        content[first:first + length] = rng.choice((
             rng.randbytes(len(part)), b"", part * 2, bytes(len(part)), b"\xff" * len(part),
             bytes(byte ^ 1 << rng.randrange(8) for byte in part)))
     return bytes(content)
@@ -38,8 +38,8 @@ def text_changed(text: str, rng: random.Random) -> str:
     """A text in which words or signs are exchanged, missing or there twice."""
     words = re.findall(r"\w+|\s+|.", text)
     for _ in range(rng.randint(1, 3)):
-        place = rng.randrange(len(words))
-        words[place] = rng.choice((rng.choice(WORDS), rng.choice(words), words[place] * 2, ""))
+        index = rng.randrange(len(words))
+        words[index] = rng.choice((rng.choice(WORDS), rng.choice(words), words[index] * 2, ""))
     return "".join(words)
 
 
@@ -52,8 +52,8 @@ def value_changed(value, rng: random.Random):
             return {name: part for name, part in value.items() if name != key}
         return value | {key: value_changed(value[key], rng)}
     if isinstance(value, list) and value and rng.random() < 0.8:
-        place = rng.randrange(len(value))
-        return [value_changed(part, rng) if index == place else part for index, part in enumerate(value)]
+        chosen = rng.randrange(len(value))
+        return [value_changed(part, rng) if index == chosen else part for index, part in enumerate(value)]
     return other
 
 
@@ -117,8 +117,8 @@ def graph_changed(model: ModelProto, rng: random.Random) -> ModelProto:
             node.input[rng.randrange(len(node.input))] = rng.choice([*node.output, "", "x", "nothing"])
         case 1 if node.attribute:
             attribute = rng.choice(node.attribute)
-            for place in range(len(attribute.ints)):
-                attribute.ints[place] = rng.choice(NUMBERS)
+            for index in range(len(attribute.ints)):
+                attribute.ints[index] = rng.choice(NUMBERS)
             attribute.i = rng.choice(NUMBERS)
         case 2 if node.attribute:
             del node.attribute[rng.randrange(len(node.attribute))]

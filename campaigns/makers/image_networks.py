@@ -140,7 +140,7 @@ class ImageNetworkMaker:
 
 
 def geometry(rng: np.random.Generator, shape: tuple[int, int, int], largest: int = 3) -> tuple[tuple[int, int], dict]:
-    """The size of a random window, and its stride, padding and dilation, for which an image has a place at least."""
+    """The size of a random window, and its stride, padding and dilation, for which an image has a position at least."""
     while True:
         size = tuple(int(n) for n in rng.integers(1, largest + 1, 2))
         window = Window(size=size, stride=_pair(rng, 1, 3), dilation=_pair(rng, 1, 2),

@@ -217,11 +217,11 @@ def two_heads(torch):
     class Heads(nn.Module):
         def __init__(self):
             super().__init__()
-            self.first, self.kind, self.place = nn.Conv2d(2, 6, 3), nn.Linear(6, 3), nn.Linear(6, 4)
+            self.first, self.kind, self.position = nn.Conv2d(2, 6, 3), nn.Linear(6, 3), nn.Linear(6, 4)
 
         def forward(self, x):
             features = torch.relu(self.first(x)).mean((2, 3))
-            return self.kind(features), self.place(features)
+            return self.kind(features), self.position(features)
 
     return Heads()
 

@@ -32,9 +32,9 @@ def heads(torch, way: str, width: int = 32, count: int = 2, positions: int = 16,
                                  if causal else torch.ones(1, 1, positions, positions))
 
         def forward(self, x):
-            samples, places, _ = x.shape
+            samples, tokens, _ = x.shape
             made = [part for layer in self.entering for part in layer(x).split(width, dim=-1)]
-            queries, keys, values = (one.view(samples, places, count, width // count).transpose(1, 2) for one in made)
+            queries, keys, values = (one.view(samples, tokens, count, width // count).transpose(1, 2) for one in made)
             if way == "fused":
                 y = nn.functional.scaled_dot_product_attention(queries, keys, values, is_causal=causal)
             else:
@@ -44,7 +44,7 @@ def heads(torch, way: str, width: int = 32, count: int = 2, positions: int = 16,
                 else:
                     scores = scores + (1 - self.seen) * torch.finfo(torch.float32).min
                 y = torch.softmax(scores, -1) @ values
-            return self.leaving(y.transpose(1, 2).reshape(samples, places, width))
+            return self.leaving(y.transpose(1, 2).reshape(samples, tokens, width))
 
     return Heads()
 
@@ -78,12 +78,12 @@ def vision(torch, way: str = "fused", width: int = 32, count: int = 2, depth: in
             super().__init__()
             positions = (size // patch) ** 2
             self.patches = nn.Conv2d(1, width, patch, stride=patch)
-            self.places = nn.Parameter(0.3 * torch.randn(1, positions, width))
+            self.positions = nn.Parameter(0.3 * torch.randn(1, positions, width))
             self.blocks = nn.Sequential(*(block(torch, way, width, count, positions, wide=wide) for _ in range(depth)))
             self.norm, self.scores = nn.LayerNorm(width), nn.Linear(width, classes)
 
         def forward(self, x):
-            x = self.patches(x).flatten(2).transpose(1, 2) + self.places
+            x = self.patches(x).flatten(2).transpose(1, 2) + self.positions
             return self.scores(self.norm(self.blocks(x)).mean(1))
 
     return Vision()
@@ -96,12 +96,12 @@ def decoder(torch, way: str = "spelled", width: int = 32, count: int = 2, positi
     class Decoder(nn.Module):
         def __init__(self):
             super().__init__()
-            self.places = nn.Parameter(0.3 * torch.randn(1, positions, width))
+            self.positions = nn.Parameter(0.3 * torch.randn(1, positions, width))
             self.block = block(torch, way, width, count, positions, causal=True)
             self.norm, self.scores = nn.LayerNorm(width), nn.Linear(width, outputs)
 
         def forward(self, x):
-            return self.scores(self.norm(self.block(x + self.places)))
+            return self.scores(self.norm(self.block(x + self.positions)))
 
     return Decoder()
 

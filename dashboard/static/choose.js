@@ -5,14 +5,14 @@ const form = find("#choices"), path = `/runs/${form.dataset.run}`;
 let latest = 0, tried = "";
 
 function show(wrong) {
-  for (const place of all("[data-wrong]", form)) {
-    const name = place.dataset.wrong;
-    place.textContent = wrong[name] ?? "";
+  for (const output of all("[data-wrong]", form)) {
+    const name = output.dataset.wrong;
+    output.textContent = wrong[name] ?? "";
     const field = name && form.elements[name];
     if (field?.setAttribute) field.setAttribute("aria-invalid", name in wrong);
   }
   const folded = find("details", form);
-  if (all("details [data-wrong]", form).some((place) => place.textContent)) folded.open = true;
+  if (all("details [data-wrong]", form).some((output) => output.textContent)) folded.open = true;
 }
 
 async function ask(action) {

@@ -1,7 +1,7 @@
 // Curves of several runs in one plot.
 import { all, find, Plot } from "./lib.js";
 
-const runs = all(".compared").map((place) => [place.dataset.run, find("a", place).textContent]);
+const runs = all(".compared").map((row) => [row.dataset.run, find("a", row).textContent]);
 if (runs.length) {
   const plots = Object.fromEntries(["loss", "accuracy"].map((name) => [name, new Plot(find(`#${name}`), runs.map(([, title]) => title))]));
   runs.forEach(async ([run], index) => {

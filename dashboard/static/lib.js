@@ -43,24 +43,24 @@ export function resolved(name) {
   return found;
 }
 
-// A plot of curves over training steps, each [steps, values]; it draws again when its place changes its size.
+// A plot of curves over training steps, each [steps, values]; it draws again when its element changes its size.
 export class Plot {
-  constructor(place, names, title = place.dataset.title) {
-    this.place = place;
+  constructor(holder, names, title = holder.dataset.title) {
+    this.holder = holder;
     this.curves = names.map(() => [[], []]);
     const series = names.map((label, index) => ({ label, stroke: resolved(`--c${index % 6}`), width: 1.6, spanGaps: true, points: { show: false } }));
     const options = {
       title, ...this.size(), cursor: { drag: { x: true, y: false } }, scales: { x: { time: false } },
       axes: [axis("training steps"), { ...axis(), size: 55 }], series: [{ label: "step" }, ...series], legend: { show: names.length < 7, live: true },
     };
-    this.plot = new uPlot(options, uPlot.join(this.curves), place);
-    place.setAttribute("role", "img");
-    place.setAttribute("aria-label", `${title} over training steps`);
-    new ResizeObserver(() => this.plot.setSize(this.size())).observe(place);
+    this.plot = new uPlot(options, uPlot.join(this.curves), holder);
+    holder.setAttribute("role", "img");
+    holder.setAttribute("aria-label", `${title} over training steps`);
+    new ResizeObserver(() => this.plot.setSize(this.size())).observe(holder);
   }
 
   size() {
-    return { width: Math.max(200, this.place.clientWidth - 16), height: 200 };
+    return { width: Math.max(200, this.holder.clientWidth - 16), height: 200 };
   }
 
   set(index, curve) {
@@ -89,9 +89,9 @@ export function thinned([steps, values]) {
   for (let first = 0; first < steps.length; first += 4) {
     const part = values.slice(first, first + 4);
     const low = part.indexOf(Math.min(...part)), high = part.indexOf(Math.max(...part));
-    for (const place of low === high ? [low] : [Math.min(low, high), Math.max(low, high)]) {
-      kept[0].push(steps[first + place]);
-      kept[1].push(part[place]);
+    for (const index of low === high ? [low] : [Math.min(low, high), Math.max(low, high)]) {
+      kept[0].push(steps[first + index]);
+      kept[1].push(part[index]);
     }
   }
   return kept;

@@ -19,24 +19,24 @@ function svg(name, attributes, text) {
 }
 
 // Bars of the sums by the bits that they need, on a scale of roots so that a single overflow is seen.
-function bars(place, layer) {
+function bars(drawing, layer) {
   const counts = layer.histogram, limit = widths.accumulator;
   const most = Math.max(limit ?? 0, layer.bits ?? 0, ...Object.keys(counts).map(Number), 8) + 1;
   const tall = Math.sqrt(Math.max(1, ...Object.values(counts))), step = 240 / most;
-  place.replaceChildren(svg("line", { class: "floor", x1: 0, x2: 240, y1: 32, y2: 32 }));
+  drawing.replaceChildren(svg("line", { class: "floor", x1: 0, x2: 240, y1: 32, y2: 32 }));
   for (const [bits, count] of Object.entries(counts)) {
     if (!count) continue;
     const height = Math.max(2, 28 * Math.sqrt(count) / tall);
     const bar = svg("rect", { class: limit && bits > limit ? "out" : "in", x: (bits - 1) * step + 1, width: Math.max(1, step - 2), y: 32 - height, height });
     bar.append(svg("title", {}, `${whole(count)} sums need ${bits} bits`));
-    place.append(bar);
+    drawing.append(bar);
   }
   if (limit) {
     const x = limit * step;
-    place.append(svg("line", { class: "end", x1: x, x2: x, y1: 0, y2: 34 }), svg("text", { x: x - 2, y: 42, "text-anchor": "end" }, `${limit} bits`));
+    drawing.append(svg("line", { class: "end", x1: x, x2: x, y1: 0, y2: 34 }), svg("text", { x: x - 2, y: 42, "text-anchor": "end" }, `${limit} bits`));
   }
   const unused = limit && layer.bits && layer.bits < limit ? `, ${limit - layer.bits} bits unused` : "";
-  place.setAttribute("aria-label", `sums need up to ${layer.bits ?? "–"} bits${limit ? ` of ${limit}` : ""}${unused}`);
+  drawing.setAttribute("aria-label", `sums need up to ${layer.bits ?? "–"} bits${limit ? ` of ${limit}` : ""}${unused}`);
 }
 
 function rowOf(name) {
@@ -109,7 +109,7 @@ function showState(state) {
   live = state.live;
   widths = state.widths;
   const badge = find("#condition");
-  badge.textContent = state.place ? `place ${state.place} in the queue` : state.condition;
+  badge.textContent = state.position ? `position ${state.position} in the queue` : state.condition;
   badge.className = `state ${state.condition}`;
   find("#error").hidden = !state.error;
   find("#error").textContent = state.error ?? "";
@@ -127,12 +127,12 @@ function showState(state) {
 }
 
 function showLog(lines) {
-  const place = find("#log");
+  const log = find("#log");
   for (const line of lines) {
     const time = line.time ? new Date(line.time * 1000).toLocaleString("en-GB") : "";
-    place.prepend(element("li", line.change ? { class: "change" } : {}, `${time} step ${whole(line.step)}: ${line.text}`));
+    log.prepend(element("li", line.change ? { class: "change" } : {}, `${time} step ${whole(line.step)}: ${line.text}`));
   }
-  while (place.children.length > 300) place.lastChild.remove();
+  while (log.children.length > 300) log.lastChild.remove();
 }
 
 function showAnswers(answers) {
@@ -174,9 +174,9 @@ function take(news) {
 
 async function steer(values) {
   const { good, words } = await send(`${path}/steer`, values);
-  const place = find("#answer");
-  place.textContent = words;
-  place.className = good ? "note" : "wrong";
+  const answer = find("#answer");
+  answer.textContent = words;
+  answer.className = good ? "note" : "wrong";
 }
 for (const button of all("button[data-do]")) button.addEventListener("click", () => steer({ do: button.dataset.do }));
 for (const form of all("form.steer")) form.addEventListener("submit", (event) => {
@@ -189,14 +189,14 @@ for (const form of all("form.steer")) form.addEventListener("submit", (event) =>
 // What is done with the model
 
 async function showJobs() {
-  const text = await (await fetch(`${path}/jobs`)).text(), place = find("#jobs");
+  const text = await (await fetch(`${path}/jobs`)).text(), jobs = find("#jobs");
   if (text !== showJobs.latest) {
-    const open = new Set(all("details[open]", place).map((each) => each.closest("[id]").id));
-    place.innerHTML = showJobs.latest = text;  // a template of the server, in which names are escaped
-    for (const each of all("details", place)) if (open.has(each.closest("[id]").id)) each.open = true;
+    const open = new Set(all("details[open]", jobs).map((each) => each.closest("[id]").id));
+    jobs.innerHTML = showJobs.latest = text;  // a template of the server, in which names are escaped
+    for (const each of all("details", jobs)) if (open.has(each.closest("[id]").id)) each.open = true;
   }
   clearTimeout(showJobs.timer);
-  if (find(".job .running", place)) showJobs.timer = setTimeout(showJobs, 700);
+  if (find(".job .running", jobs)) showJobs.timer = setTimeout(showJobs, 700);
 }
 find("#jobs").addEventListener("click", async (event) => {
   const button = event.target.closest("[data-job]");

@@ -44,15 +44,15 @@ class AcceleratorModel:
 
     def read_register(self, address: int) -> int:
         """Read a register at an address of 16 bits: of the command processor, or of a core."""
-        number, place = divmod(address, WINDOW)
+        number, offset = divmod(address, WINDOW)
         if number:
-            return self.drivers[number - 1].read_register(place) if number <= len(self.drivers) else 0
+            return self.drivers[number - 1].read_register(offset) if number <= len(self.drivers) else 0
         fixed = {_R.CORE_COUNT: len(self.drivers), _R.DIGEST: self.accelerator.digest,
                  _R.MEMORY: self.accelerator.memory_bytes - 1}
         ending = {_R.ERROR: int(self._ending.error), _R.ERROR_INDEX: self._index, _R.ERROR_ORIGIN: self._origin,
                   _R.CORE_ERROR: int(self._ending.core_error), _R.ERROR_ADDRESS: self._ending.address}
         state = {_R.STATUS: int(self.status), _R.HEAD: self._head, _R.TAIL: self._tail, **ending}
-        return (fixed | state | self._ring).get(place, 0)
+        return (fixed | state | self._ring).get(offset, 0)
 
     def write_register(self, address: int, value: int):
         """Write a register at an address of 16 bits.
@@ -60,20 +60,20 @@ class AcceleratorModel:
         Raises:
             ValueError: the value is none that a host may write there, or not at this time.
         """
-        number, place = divmod(address, WINDOW)
+        number, offset = divmod(address, WINDOW)
         if number:
             if number <= len(self.drivers):
-                self.drivers[number - 1].write_register(place, value)
-        elif place in self._ring:
-            self._set_ring(_R(place), value)
-        elif place == _R.TAIL:
+                self.drivers[number - 1].write_register(offset, value)
+        elif offset in self._ring:
+            self._set_ring(_R(offset), value)
+        elif offset == _R.TAIL:
             if (value - self._head) % _COUNTED > 1 << self._ring[_R.RING_SIZE]:
                 raise ValueError(f"TAIL = {value} is more than the ring's {1 << self._ring[_R.RING_SIZE]} commands "
                                  f"beyond HEAD = {self._head}")
             self._tail = value
-        elif place == _R.RESET_CORES:
+        elif offset == _R.RESET_CORES:
             self._reset_cores(value)
-        elif place == _R.CONTROL:
+        elif offset == _R.CONTROL:
             self._control(AcceleratorControl(value))
 
     @property
@@ -156,8 +156,8 @@ class AcceleratorModel:
 
     def _waiting(self, cores, what) -> str:
         one = self._meetings.waiting[min(cores)]
-        return (f"{named(one.index, one.command)} waits for cores of the mask {one.place.cores:#x}, and {what}: give "
-                "each of them its RUN before")
+        return (f"{named(one.index, one.command)} waits for cores of the mask {one.rendezvous.cores:#x}, and {what}: "
+                "give each of them its RUN before")
 
     def _later(self, index) -> np.ndarray:
         """The set of the addresses of the commands behind one."""

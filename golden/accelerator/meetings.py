@@ -16,16 +16,16 @@ class Running:
     """A RUN under way.
 
     Attributes:
-        index:     Number of the command.
+        index:      Number of the command.
         command:   The command.
-        execution: The program, as `golden.trainer.trainer.Trainer.execution` has it.
-        place:     Where it waits.
+        execution:  The program, as `golden.trainer.trainer.Trainer.execution` has it.
+        rendezvous: Where it waits.
     """
 
     index: int
     command: Command
     execution: Generator[Rendezvous, Meeting, None]
-    place: Rendezvous | None = None
+    rendezvous: Rendezvous | None = None
 
 
 class Meetings:
@@ -59,7 +59,7 @@ class Meetings:
             one, met = ready.pop(0)
             core = one.command.core
             try:
-                one.place = one.execution.send(met)
+                one.rendezvous = one.execution.send(met)
                 self.waiting[core] = one
             except StopIteration:
                 ended.append(one)
@@ -76,13 +76,13 @@ class Meetings:
     def _ready(self) -> list[tuple[Running, Meeting]]:
         """Runs that go on, with what is sent to them."""
         for one in self.waiting.values():
-            members = [self.waiting.get(core) for core in _members(one.place)]
-            met = [each for each in members if each and _alike(each.place, one.place)]
+            members = [self.waiting.get(core) for core in _members(one.rendezvous)]
+            met = [each for each in members if each and _alike(each.rendezvous, one.rendezvous)]
             if len(met) == len(members):
-                if one.place.op in ORDERING:
+                if one.rendezvous.op in ORDERING:
                     self._ordered(met)
-                return self._leave(met, [each.place for each in met])
-        named = {core for one in self.waiting.values() for core in _members(one.place)}
+                return self._leave(met, [each.rendezvous for each in met])
+        named = {core for one in self.waiting.values() for core in _members(one.rendezvous)}
         stuck = all(core in self.waiting or core in self.failed for core in named)
         return self._leave(list(self.waiting.values()), None) if stuck else []
 
@@ -92,8 +92,8 @@ class Meetings:
         return [(each, met) for each in runs]
 
 
-def _members(place: Rendezvous) -> list[int]:
-    return [core for core in range(place.cores.bit_length()) if place.cores >> core & 1]
+def _members(rendezvous: Rendezvous) -> list[int]:
+    return [core for core in range(rendezvous.cores.bit_length()) if rendezvous.cores >> core & 1]
 
 
 def _alike(one: Rendezvous, other: Rendezvous) -> bool:

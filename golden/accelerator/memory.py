@@ -27,7 +27,7 @@ class Accesses:
         return found
 
 
-def check_place(address: int, count: int, size: int):
+def check_range(address: int, count: int, size: int):
     """Refuse bytes that are not in a memory of `size` bytes.
 
     Raises:
@@ -61,7 +61,7 @@ class SharedMemory:
 
     def part(self, address: int, count: int) -> np.ndarray:
         """Those bytes of the memory itself, uint8[count], with the errors of `read`."""
-        check_place(address, count, len(self.bytes))
+        check_range(address, count, len(self.bytes))
         return self.bytes[address:address + count]
 
 

@@ -102,13 +102,13 @@ def check_within(index: int, command: Command, driver: tuple, program: tuple):
     met = ranges.meeting(*driver)
     if met:
         raise Race(f"{named(index, command)} stores what the core sends at {_bytes(met)}, where its messages lie: give "
-                   "them another place")
+                   "them another address")
     for mine, theirs in _PAIRS:
         met = ranges.meeting(driver[mine], program[theirs])
         if met:
             what = "stores what the core sends at" if mine else "has messages at"
             raise Race(f"{named(index, command)} {what} {_bytes(met)}, which the core {_VERBS[theirs]} as its Dram: "
-                       "give one of them another place")
+                       "give one of them another address")
 
 
 def named(index: int, command: Command) -> str:

@@ -33,8 +33,8 @@ def meeting(one: np.ndarray, other: np.ndarray) -> range:
     if not len(one) or not len(other):
         return range(0)
     # Of the ranges of `other`, only the last one that begins before the end of a range can be the one that it meets.
-    place = np.searchsorted(other[:, 0], one[:, 1], side="left") - 1
-    met = np.flatnonzero((place >= 0) & (other[np.maximum(place, 0), 1] > one[:, 0]))
+    index = np.searchsorted(other[:, 0], one[:, 1], side="left") - 1
+    met = np.flatnonzero((index >= 0) & (other[np.maximum(index, 0), 1] > one[:, 0]))
     if not len(met):
         return range(0)
     mine = one[met[0]]

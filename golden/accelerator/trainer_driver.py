@@ -77,7 +77,7 @@ class TrainerDriver:
         base = self.base - self.base % PAGE
         self.trainer.core.server = self._server = self._words(base)
         self._done = False
-        return self.trainer.execution(*((place - base) // LANES for place in (command.first, command.second)))
+        return self.trainer.execution(*((address - base) // LANES for address in (command.first, command.second)))
 
     def end(self) -> CommandEnd:
         """How the program has ended."""

@@ -58,7 +58,7 @@ def check_terms(count: int, what: str):
         ValueError: there are more terms than MOST_TERMS.
     """
     if count > MOST_TERMS:
-        raise ValueError(f"{what} adds {count:,} products (samples times places), and {ACCUMULATOR_BITS} bits hold "
+        raise ValueError(f"{what} adds {count:,} products (samples times positions), and {ACCUMULATOR_BITS} bits hold "
                          f"{MOST_TERMS:,} of 16 x 8 bits; use smaller batches")
 
 

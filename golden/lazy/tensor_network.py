@@ -23,7 +23,7 @@ class Conv:
     Attributes:
         inputs, outputs: Number of channels of the input and of the output.
         size:            Number of rows and of columns of a kernel.
-        stride:          Distance between neighbouring places of the kernel.
+        stride:          Distance between neighbouring positions of the kernel.
         padding:         Number of zeros on each of the four sides of the input.
     """
 
@@ -111,9 +111,9 @@ Layer = Conv | Dense | Recurrent | MaxPool | AveragePool | Relu | Residual
 
 
 def named(layers: tuple[Layer, ...], prefix: str = ""):
-    """Every layer that has parameters, with its name: its place, and those of the branches it is in."""
-    for place, layer in enumerate(layers):
-        name = f"{prefix}{place}"
+    """Every layer that has parameters, with its name: its index, and those of the branches it is in."""
+    for index, layer in enumerate(layers):
+        name = f"{prefix}{index}"
         match layer:
             case Conv() | Dense() | Recurrent():
                 yield name, layer
@@ -189,11 +189,11 @@ def branch(layers: tuple[Layer, ...], parameters: dict[str, Parameters], x: Trai
 
     Args:
         layers, parameters, x: As for `forward`.
-        prefix, first: Beginning of the layers' names, and place of the first of them.
+        prefix, first: Beginning of the layers' names, and index of the first of them.
     """
     tape = []
-    for place, layer in enumerate(layers, first):
-        name, kept = f"{prefix}{place}", None
+    for index, layer in enumerate(layers, first):
+        name, kept = f"{prefix}{index}", None
         match layer:
             case Conv() | Dense():
                 y = _linear(layer, parameters, x, name, Width.ACTIVATION)
@@ -223,11 +223,11 @@ def branch_back(parameters: dict[str, Parameters], tape: list, gradient: Trainin
                 found: dict[str, TrainingTensor], wanted: bool) -> TrainingTensor | None:
     """Send a gradient of 16 bits back through layers: that of their input, if it is wanted, and those of parameters, 32
     bits, into `found`."""
-    for place, (layer, name, x, kept) in reversed(list(enumerate(tape))):
+    for index, (layer, name, x, kept) in reversed(list(enumerate(tape))):
         shape = x.mantissas.shape
         match layer:
             case Conv() | Dense():
-                gradient = _linear_back(layer, parameters, x, gradient, name, found, wanted or place > 0)
+                gradient = _linear_back(layer, parameters, x, gradient, name, found, wanted or index > 0)
             case Recurrent():
                 inner, last = kept
                 inner.backward(last, gradient)
@@ -240,7 +240,7 @@ def branch_back(parameters: dict[str, Parameters], tape: list, gradient: Trainin
             case Relu():
                 gradient = tensor_layers.relu_back(gradient, kept)
             case Residual():
-                one, other = (branch_back(parameters, way, gradient, found, wanted or place > 0) for way in kept)
+                one, other = (branch_back(parameters, way, gradient, found, wanted or index > 0) for way in kept)
                 gradient = None if one is None or other is None else tensor_layers.add_gradients(one, other)
     return gradient
 

@@ -3,7 +3,7 @@
 Each value of a time step is a training tensor of 8 bits, and each gradient one of 16 bits:
 
     gate        sums of both products and the bias, exact, to 8 bits
-    curve       sigmoid or tanh of 8 bits, in 16 binary places, to 8 bits; its derivative, of the result, in 8 bits
+    curve       sigmoid or tanh of 8 bits, of 15 fraction bits, to 8 bits; its derivative, of the result, in 8 bits
     products, sums and differences of two values: exact, to 8 bits
     backward    gradient of 16 bits times values, weights or derivatives of 8 bits, exact, to 16 bits
     parameters  the gradient of each time step, exact, to 32 bits; steps are added from the last to the first in 32 bits
@@ -20,8 +20,8 @@ from concord.golden.lazy.tensor_layers import REACH, check_terms, parameter_grad
 from concord.spec.numbers.activation import Activation
 from concord.spec.numbers.lazy import E_MIN, Width
 
-#: Binary places of a curve before it is brought to 8 bits, and of the one in its derivative.
-PLACES = 15
+#: Fraction bits of a curve before it is brought to 8 bits, and of the one in its derivative.
+FRACTION_BITS = 15
 
 
 @dataclass(slots=True, eq=False)
@@ -169,25 +169,25 @@ def exact_sum(terms) -> tuple[np.ndarray, int]:
 def curve(kind: Activation, x: TrainingTensor) -> tuple[np.ndarray, int]:
     """An activation function of 8-bit numbers, as integers and the exponent of their unit.
 
-    Sigmoid and tanh have PLACES binary places, round half away and saturate below 1.
+    Sigmoid and tanh have FRACTION_BITS fraction bits, round half away and saturate below 1.
     """
     if kind is Activation.RELU:
         return np.maximum(x.mantissas, 0), unit(x)
     values = np.clip(x.values, -64, 64)
     real = np.tanh(values) if kind is Activation.TANH else 1 / (1 + np.exp(-values))
-    rounded = np.copysign(np.floor(np.abs(real) * 2**PLACES + 0.5), real).astype(np.int64)
-    return np.clip(rounded, -(1 << PLACES), (1 << PLACES) - 1), -PLACES
+    rounded = np.copysign(np.floor(np.abs(real) * 2**FRACTION_BITS + 0.5), real).astype(np.int64)
+    return np.clip(rounded, -(1 << FRACTION_BITS), (1 << FRACTION_BITS) - 1), -FRACTION_BITS
 
 
 def derivative(kind: Activation, y: TrainingTensor) -> tuple[np.ndarray, int]:
     """The derivative of an activation function from its result, as integers and the exponent of their unit.
 
-    It is y * (1 - y) of a sigmoid and 1 - y**2 of tanh, of y in PLACES binary places.
+    It is y * (1 - y) of a sigmoid and 1 - y**2 of tanh, of y in FRACTION_BITS fraction bits.
     """
     if kind is Activation.RELU:
         return (y.mantissas > 0).astype(np.int64), 0
-    one, y = 1 << PLACES, round_shift(y.mantissas, -PLACES - unit(y))
-    return (one * one - y * y if kind is Activation.TANH else y * (one - y)), -2 * PLACES
+    one, y = 1 << FRACTION_BITS, round_shift(y.mantissas, -FRACTION_BITS - unit(y))
+    return (one * one - y * y if kind is Activation.TANH else y * (one - y)), -2 * FRACTION_BITS
 
 
 class TensorOperations:

@@ -121,7 +121,7 @@ def train_step(
     rates: Rates,
     counts: Counts | None = None,
 ):
-    """Update every parameter, and its momentum where there is one, in place of the old.
+    """Replace every parameter, and its momentum where there is one, by the updated one.
 
     Args:
         parameters: By name.

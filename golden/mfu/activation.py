@@ -132,9 +132,9 @@ def _evaluate(curve):
     one = 1 << FRACTION_BITS
     field, fraction = _MAGNITUDES >> FRACTION_BITS, _MAGNITUDES & one - 1
     # The hidden bit of a subnormal number is its highest fraction bit; zero has none, and the lowest field.
-    places = FRACTION_BITS + 1 - np.frexp(fraction)[1]
-    field = np.where(field, field, np.where(fraction, 1 - places, FIELDS[0]))
-    fraction = np.where(field > 0, fraction, fraction << places) & one - 1
+    shift = FRACTION_BITS + 1 - np.frexp(fraction)[1]
+    field = np.where(field, field, np.where(fraction, 1 - shift, FIELDS[0]))
+    fraction = np.where(field > 0, fraction, fraction << shift) & one - 1
     block = blocks(curve)
     first, k, offset = np.array([block.get(f, (0, 0, 0)) for f in FIELDS]).T[:, field - FIELDS[0]]
     base, slope, unit = np.array(table(more=curve not in BASIC))[first + (fraction >> FRACTION_BITS - k)].T

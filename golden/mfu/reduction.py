@@ -15,7 +15,7 @@ class Running(NamedTuple):
     """What the words so far leave for the next word of an iteration, [...] each.
 
     Attributes:
-        value:  int64, the exact sum of the finite elements in units of 2**-24, or the place of the largest element in
+        value:  int64, the exact sum of the finite elements in units of 2**-24, or the rank of the largest element in
             the order of binary16 numbers.
         nan:    bool, an element was a NaN.
         above:  bool, an element was plus infinity.
@@ -43,11 +43,11 @@ def running(operation: Operation, words, before: Running | None = None):
     """
     words = np.asarray(words, np.uint16)
     sums = operation is Operation.V_SUM
-    value = _units(words).sum(-1) if sums else _place(words).max(-1)
+    value = _units(words).sum(-1) if sums else _rank(words).max(-1)
     start = before or Running(*(np.zeros(value.shape[:-1], np.int64) if k == 0 else np.zeros(value.shape[:-1], bool)
                                 for k in range(4)))
     if not sums and before is None:
-        start = start._replace(value=np.full(value.shape[:-1], _place(NEUTRAL[operation])))
+        start = start._replace(value=np.full(value.shape[:-1], _rank(NEUTRAL[operation])))
     seen = [value, is_nan(words).any(-1), (words == INFINITY).any(-1), (words == SIGN | INFINITY).any(-1)]
     kinds = [np.add if sums else np.maximum, *[np.logical_or] * 3]
     after = Running(*(kind.accumulate(np.concatenate([first[..., None], each], -1), -1)[..., 1:]
@@ -79,8 +79,8 @@ def _rounded(sums):
     return np.where(sums.nan | sums.above & sums.below, np.uint16(NAN), result)
 
 
-def _place(words):
-    """Places of patterns in the order of numbers, int64: -0 lies below +0."""
+def _rank(words):
+    """Ranks of patterns in the order of numbers, int64: -0 lies below +0."""
     words = np.asarray(words, np.int64)
     return np.where(words >= SIGN, ~(words & SIGN - 1), words)
 

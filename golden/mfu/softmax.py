@@ -18,8 +18,8 @@ def softmax(a):
     """
     x = to_real(a)
     lowest = -(1 << DISTANCE_BITS)  # below every finite number
-    places = np.floor(np.where(np.isfinite(x), x, lowest) * (1 << DISTANCE_BITS)).astype(np.int64)
-    e = exponential(places.max(-1, keepdims=True) - places)
+    scaled = np.floor(np.where(np.isfinite(x), x, lowest) * (1 << DISTANCE_BITS)).astype(np.int64)
+    e = exponential(scaled.max(-1, keepdims=True) - scaled)
     quotient, rest = np.divmod(e << QUOTIENT_BITS, e.sum(-1, keepdims=True))
     result = from_integer(2 * quotient + (rest > 0), QUOTIENT_BITS + 1)  # the lowest bit is sticky
     undefined = (is_nan(a) | (a == INFINITY)).any(-1) | (a == SIGN | INFINITY).all(-1)

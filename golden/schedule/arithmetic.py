@@ -38,9 +38,9 @@ class MachineArithmetic:
     multiply_entries = staticmethod(multiply_entries)
     multiply_groups = staticmethod(multiply_groups)
 
-    def mode(self, chain: Chain, place: int) -> dict[str, object]:
-        """Arguments with which instruction `place` of a chain reads or writes VectorRf, or quantises an operand."""
-        instruction = chain.instructions[place]
+    def mode(self, chain: Chain, index: int) -> dict[str, object]:
+        """Arguments with which instruction `index` of a chain reads or writes VectorRf, or quantises an operand."""
+        instruction = chain.instructions[index]
         return {"integer": bool(instruction.integer), "unsigned": bool(instruction.unsigned)}
 
 
@@ -51,7 +51,7 @@ class RealArithmetic(MachineArithmetic):
         config:      The machine.
         activations: Whether vectors are quantised.
         binary16:    Whether results of products and of point-wise operations are rounded to binary16.
-        clips:       Smallest and largest value that stays in place of a quantiser that is off, by the address of the
+        clips:       Smallest and largest value that stays instead of a quantiser that is off, by the address of the
             instruction that quantises: where its clips are an activation function.
     """
 
@@ -60,9 +60,9 @@ class RealArithmetic(MachineArithmetic):
         self._config, self._clips = config, clips
         self.activations, self.binary16 = activations, binary16
 
-    def mode(self, chain: Chain, place: int) -> dict[str, object]:
+    def mode(self, chain: Chain, index: int) -> dict[str, object]:
         """As `MachineArithmetic.mode`, with the clip of the instruction, or None."""
-        return super().mode(chain, place) | {"clip": self._clips.get(chain.address + place)}
+        return super().mode(chain, index) | {"clip": self._clips.get(chain.address + index)}
 
     def compute(self, operation: Operation, value: np.ndarray, operand: np.ndarray | None = None) -> np.ndarray:
         """A point-wise operation on float64 of one shape; with `binary16`, the machine's own."""

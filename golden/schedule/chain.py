@@ -47,7 +47,7 @@ class Executor:
         self.flags = Status(0)
         self.trace: Trace | None = None
         self._plans: dict[Chain, WordPlan] = {}
-        self._running: dict[int, object] = {}  # What unfinished reductions of the present chain hold, by their place.
+        self._running: dict[int, object] = {}  # What unfinished reductions of the present chain hold, by their index.
         self._message: list[np.ndarray] = []  # Words of the unfinished output message.
         self._entry_words = EntryWords(config, memory.dtype)
         self._packed = PackedMoves(config, memory, counters)
@@ -220,25 +220,25 @@ class Executor:
 
         The operands of a word are read before the word's own writes.
         """
-        operands = [self._operand(chain, place, first, len(values)) for place in range(len(chain.instructions))]
-        for place, instruction in enumerate(chain.instructions):
+        operands = [self._operand(chain, index, first, len(values)) for index in range(len(chain.instructions))]
+        for index, instruction in enumerate(chain.instructions):
             spec = SPECS[instruction.op]
             if instruction.op == Op.V_WR:
-                seen = self._write(chain, place, first, values)
+                seen = self._write(chain, index, first, values)
             else:
                 if spec.operation:
-                    self.counters.add(Counter[spec.place], len(values))
+                    self.counters.add(Counter[spec.stage_name], len(values))
                     if spec.operation.reduces:
-                        values = self._reduced(chain, place, first, values)
+                        values = self._reduced(chain, index, first, values)
                     else:
-                        values = self.arithmetic.compute(spec.operation, values, operands[place])
+                        values = self.arithmetic.compute(spec.operation, values, operands[index])
                 seen = values
-            if self.trace and not (place == 0 and chain.product):
-                self.trace(chain, chain.address + place, first, seen)
+            if self.trace and not (index == 0 and chain.product):
+                self.trace(chain, chain.address + index, first, seen)
 
-    def _reduced(self, chain, place, first, values):
+    def _reduced(self, chain, index, first, values):
         """The words after a reduction, which goes on within an iteration and begins again with the next one."""
-        words, operation = chain.result_words, SPECS[chain.instructions[place].op].operation
+        words, operation = chain.result_words, SPECS[chain.instructions[index].op].operation
         values = self._with_tail(chain, first, values, self.arithmetic.neutral(operation))
         results = np.empty_like(values)
         if first % words == 0 and len(values) % words == 0:
@@ -248,9 +248,9 @@ class Executor:
         begin = first
         while begin < first + len(values):
             end = min(first + len(values), begin - begin % words + words)
-            before = self._running[place] if begin % words else None
+            before = self._running[index] if begin % words else None
             piece = slice(begin - first, end - first)
-            results[piece], self._running[place] = self.arithmetic.running(operation, values[piece], before)
+            results[piece], self._running[index] = self.arithmetic.running(operation, values[piece], before)
             begin = end
         return results
 
@@ -262,17 +262,17 @@ class Executor:
         values[-(first + 1) % chain.result_words::chain.result_words, chain.last_lanes:] = bits
         return values
 
-    def _operand(self, chain, place, first, count):
+    def _operand(self, chain, index, first, count):
         """The operand words of one point-wise operation, or None if it has none."""
-        mem = SPECS[chain.instructions[place].op].operand
+        mem = SPECS[chain.instructions[index].op].operand
         if not mem:
             return None
-        words = self._read(mem, self._plans[chain].addresses[place][first:first + count])
-        return np.broadcast_to(words[:, :1], words.shape) if chain.instructions[place].held else words
+        words = self._read(mem, self._plans[chain].addresses[index][first:first + count])
+        return np.broadcast_to(words[:, :1], words.shape) if chain.instructions[index].held else words
 
-    def _write(self, chain, place, first, values):
+    def _write(self, chain, index, first, values):
         """Run one `v_wr`; returns the words as they are written."""
-        instruction: Instruction = chain.instructions[place]
+        instruction: Instruction = chain.instructions[index]
         mem, written = Mem(instruction.mem), self._with_tail(chain, first, values, 0)
         if mem != Mem.VECTOR_RF:
             self.counters.add(WRITES[mem], len(written))
@@ -281,9 +281,9 @@ class Executor:
         elif mem == Mem.MVM_Q:
             self.memory.mvm.put(written)
         elif mem == Mem.VECTOR_RF:
-            self._store(chain, place, first, written)
+            self._store(chain, index, first, written)
         else:
-            self.memory.vectors[mem][self._plans[chain].addresses[place][first:first + len(values)]] = written
+            self.memory.vectors[mem][self._plans[chain].addresses[index][first:first + len(values)]] = written
         return written
 
     def _output(self, chain, words):
@@ -302,11 +302,11 @@ class Executor:
         elements[:, :rows] = self.arithmetic.softmax(elements[:, :rows])
         return elements.reshape(messages.shape)
 
-    def _store(self, chain, place, first, words):
+    def _store(self, chain, index, first, words):
         """Quantise the entries of VectorRf that are complete with these words."""
         numbers, vectors = self._entry_words.add(chain, first, words)
         self._flag(vectors, Status.INVALID_VECTOR)
-        addresses = self._plans[chain].addresses[place][numbers.start:numbers.stop]
-        self.memory.entries.store(addresses, vectors, **self.arithmetic.mode(chain, place))
+        addresses = self._plans[chain].addresses[index][numbers.start:numbers.stop]
+        self.memory.entries.store(addresses, vectors, **self.arithmetic.mode(chain, index))
         for counter in (Counter.VECTORS, WRITES[Mem.VECTOR_RF]):
             self.counters.add(counter, len(numbers))

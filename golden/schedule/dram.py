@@ -106,7 +106,7 @@ class PackedMoves:
         first = source.a + chain.source_offset(iteration)
         mantissas, exponents = self.memory.entries.operands(np.arange(first, first + chain.entries))
         self.counters.add(READS[Mem.VECTOR_RF], chain.entries * config.vector_words)
-        place = target.a + chain.offset(target, iteration)
-        self.memory.vectors[Mem.DRAM][place:place + chain.outside] = pack(
+        address = target.a + chain.offset(target, iteration)
+        self.memory.vectors[Mem.DRAM][address:address + chain.outside] = pack(
             config, config.activations, mantissas, [] if source.integer else exponents)
         self.counters.add(WRITES[Mem.DRAM], chain.outside)

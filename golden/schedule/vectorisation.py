@@ -32,7 +32,7 @@ class WordPlan:
 
 def plan(config: Config, chain: Chain) -> WordPlan:
     """Make the plan of a vector chain."""
-    addresses = tuple(_addresses(config, chain, place) for place in range(len(chain.instructions)))
+    addresses = tuple(_addresses(config, chain, index) for index in range(len(chain.instructions)))
     total, words = chain.result_words * chain.registers.iterations, chain.result_words
     if _independent(chain, addresses, 0, total):
         return WordPlan(addresses=addresses, spans=((0, total),))
@@ -43,11 +43,11 @@ def plan(config: Config, chain: Chain) -> WordPlan:
     return WordPlan(addresses=addresses, spans=tuple(spans))
 
 
-def _addresses(config, chain, place):
-    instruction = chain.instructions[place]
+def _addresses(config, chain, index):
+    instruction = chain.instructions[index]
     if _memory(instruction) not in ADDRESSED:
         return None
-    if place == 0:
+    if index == 0:
         return _product_source(chain) if chain.product else _source(config, chain)
     count = chain.entries if _memory(instruction) == Mem.VECTOR_RF else chain.result_words
     within = np.zeros(count, np.int64) if instruction.held else np.arange(count)
@@ -101,15 +101,15 @@ def _independent(chain, addresses, first, last):
         written = addresses[writing][first:last]
         for reading, read in enumerate(chain.instructions):
             if read.op != Op.V_WR and _memory(read) == write.mem and not (reading == 0 and chain.gathers):
-                positions, places = _reads(chain, addresses[reading], reading, first, last)
-                if _collide(written, positions, places):
+                positions, words = _reads(chain, addresses[reading], reading, first, last)
+                if _collide(written, positions, words):
                     return False
     return True
 
 
-def _reads(chain, addresses, place, first, last):
+def _reads(chain, addresses, index, first, last):
     """Positions, counted from `first`, and the addresses that they read."""
-    if place or not chain.product:
+    if index or not chain.product:
         return np.arange(last - first), addresses[first:last].reshape(-1)
     # The whole operand of a product is read before the first word of its iteration.
     begin, end = first // chain.result_words, -(-last // chain.result_words)
@@ -117,10 +117,10 @@ def _reads(chain, addresses, place, first, last):
     return positions, addresses[begin:end].reshape(-1)
 
 
-def _collide(written, positions, places):
+def _collide(written, positions, words):
     """Whether a position reads an address that an earlier position writes, so that all reads must not come first."""
-    size = max(int(written.max()), int(places.max())) + 1
+    size = max(int(written.max()), int(words.max())) + 1
     order = np.arange(len(written))
     earliest = np.full(size, len(written))
     earliest[written[::-1]] = order[::-1]
-    return bool((earliest[places] < positions).any())
+    return bool((earliest[words] < positions).any())

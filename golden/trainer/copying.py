@@ -111,7 +111,7 @@ def _patches(core: TrainerCore, i: TrainerInstruction, to: Seen, source: Seen | 
 
 
 def shares(core: TrainerCore, i: TrainerInstruction) -> list[Seen]:
-    """The places of all members of a `sum` in server memory, after its checks."""
+    """The regions of all members of a `sum` in server memory, after its checks."""
     x, members = core.seen(i["x"], (SUM_PLANES,), "x"), i["cores"].bit_count()
     refuse(
         x.view.blocks != 2 or x.view.n0 != members,
@@ -124,7 +124,7 @@ def shares(core: TrainerCore, i: TrainerInstruction) -> list[Seen]:
 
 
 def exchanged(core: TrainerCore, i: TrainerInstruction, share: Seen, added: bool):
-    """Store the rows of a `sum` to a place, or add those that lie there."""
+    """Store the rows of a `sum` to a region, or add those that lie there."""
     view = replace(
         share.view,
         space=Space.ACCUMULATORS,

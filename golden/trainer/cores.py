@@ -39,7 +39,7 @@ class TrainerCores:
 
     @property
     def repeats(self) -> int:
-        """How often `repeat` went back on core 0: on all cores that have work, at the same places."""
+        """How often `repeat` went back on core 0: on all cores that have work, at the same instructions."""
         return self.trainers[0].repeats
 
     def load(self, *programs: Sequence[int]):

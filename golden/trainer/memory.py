@@ -33,7 +33,7 @@ class Seen:
         return self.base + view.offset + view.pitch1 * view.origin1 + view.pitch2 * view.origin2
 
     @property
-    def places(self) -> np.ndarray:
+    def offsets(self) -> np.ndarray:
         """int64[planes, blocks, 1]: words from plane 0 and block 0 to each plane and block."""
         view = self.view
         return view.plane * np.arange(view.planes)[:, None, None] + view.block * np.arange(view.blocks)[:, None]
@@ -53,15 +53,15 @@ def read_parts(words, seen: Seen, taps: tuple[int, int] = (0, 0)) -> np.ndarray:
     """
     rows, inside = seen.rows(taps)
     if inside.all():
-        return words[seen.places + rows]
+        return words[seen.offsets + rows]
     found = np.zeros((seen.view.planes, seen.view.blocks, len(rows), LANES), np.uint8)
-    found[:, :, inside] = words[seen.places + rows[inside]]
+    found[:, :, inside] = words[seen.offsets + rows[inside]]
     return found
 
 
 def write_parts(words, seen: Seen, parts: np.ndarray):
     """Write the bytes of a view without limits, as `read_parts` gives them."""
-    words[seen.places + seen.rows()[0]] = parts
+    words[seen.offsets + seen.rows()[0]] = parts
 
 
 def joined(parts: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ from concord.spec.trainer.instructions import TrainerError, TrainerInstruction
 
 
 def pool(core: TrainerCore, i: TrainerInstruction):
-    """Execute a `pool`: the rows of y are places of windows, whose upper left corners are rows of x."""
+    """Execute a `pool`: the rows of y are positions of windows, whose upper left corners are rows of x."""
     y, x, chosen = (
         core.seen(i["y"], (1,), "y"),
         core.seen(i["x"], (1,), "x"),
@@ -69,7 +69,7 @@ def _counts(seen: Seen) -> tuple[int, int, int]:
 
 
 def _spread(parts: np.ndarray, x: Seen, y: Seen, size: int, stride: int) -> np.ndarray:
-    """int64[blocks, rows of y, 16] from what each window of x sends to its places, [blocks, rows of x, 16, places]."""
+    """int64[blocks, rows of y, 16] from what each window of x sends to its pixels, [blocks, rows of x, 16, pixels]."""
     blocks, lanes = parts.shape[0], parts.shape[2]
     n0, rows, columns = x.view.n0, x.view.n1, x.view.n2
     images = parts.reshape(blocks, n0, rows, columns, lanes, size, size).transpose(0, 1, 4, 2, 3, 5, 6)

@@ -41,9 +41,9 @@ def _rows(core: TrainerCore, i: TrainerInstruction, a: Seen, b: Seen):
     unit = with_bias(np.zeros(1, np.int64), lsb, tensor)[1] if tensor else lsb
     if y:
         core.check_unit(i["ey"], unit)
-    place = slice(i["acc"], i["acc"] + a.view.rows)
-    old = core.accumulators[place, :LANES] if i["keep"] else 0
-    sums = core.accumulators[place, :LANES] = wrapped(old + _row_sums(core, i, a, b))
+    rows = slice(i["acc"], i["acc"] + a.view.rows)
+    old = core.accumulators[rows, :LANES] if i["keep"] else 0
+    sums = core.accumulators[rows, :LANES] = wrapped(old + _row_sums(core, i, a, b))
     if y:
         # What is measured are the sums before relu and mask, as golden measures a tensor before both.
         total = wrapped(with_bias(sums, lsb, tensor)[0]) if tensor else sums
@@ -89,9 +89,9 @@ def _row_sums(core: TrainerCore, i: TrainerInstruction, a: Seen, b: Seen) -> np.
 def _columns(core: TrainerCore, i: TrainerInstruction, a: Seen, b: Seen):
     refuse(not i["outputs"], TrainerError.SIZE, "outputs is 0")
     n0, n1, n2, outputs = (i[name] for name in ("n0", "n1", "n2", "outputs"))
-    places, rows, blocks = n0 * n1 * n2, b.view.rows, -(-outputs // LANES)
+    positions, rows, blocks = n0 * n1 * n2, b.view.rows, -(-outputs // LANES)
     refuse(a.view.limited, TrainerError.RANGE, "a has limits")
-    core.check_rows(i["acc"], places * outputs)
+    core.check_rows(i["acc"], positions * outputs)
     column = Seen(
         replace(
             a.view,
@@ -110,7 +110,7 @@ def _columns(core: TrainerCore, i: TrainerInstruction, a: Seen, b: Seen):
         a.base,
     )
     refuse(
-        ((column.places + column.first) % LANES).any(),
+        ((column.offsets + column.first) % LANES).any(),
         TrainerError.RANGE,
         f"a plane or block of a does not begin at a multiple of {LANES} words",
     )
@@ -127,15 +127,15 @@ def _columns(core: TrainerCore, i: TrainerInstruction, a: Seen, b: Seen):
     for c1 in range(n1):
         for c2 in range(n2):
             sums[:, c1, c2] = vectors.T @ core.values(shifted, (c1, c2)).astype(np.float64)
-    _keep(core.accumulators[i["acc"] : i["acc"] + places * outputs, :LANES], sums.reshape(-1, LANES), i["keep"])
+    _keep(core.accumulators[i["acc"] : i["acc"] + positions * outputs, :LANES], sums.reshape(-1, LANES), i["keep"])
     _unit_of(core, i["ey"], lsb)
     if i["sum"]:
         _keep(core.accumulators[i["acc"] : i["acc"] + outputs, PLAIN_LANE], vectors.sum(0), i["keep"])
         _unit_of(core, i["ebias"], unit)
 
 
-def _keep(place: np.ndarray, sums: np.ndarray, keep: int):
-    place[:] = wrapped((place if keep else 0) + sums.astype(np.int64))
+def _keep(accumulators: np.ndarray, sums: np.ndarray, keep: int):
+    accumulators[:] = wrapped((accumulators if keep else 0) + sums.astype(np.int64))
 
 
 def _unit_of(core: TrainerCore, number: int, lsb: int):

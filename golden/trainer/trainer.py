@@ -64,7 +64,7 @@ class Trainer:
     Args:
         config: Sizes.
         server: Server memory from DRAM_BASE to LIMIT, uint8[words, 16], or what indexes as such an array does.
-        number: Number of the core, which is its place in masks.
+        number: Number of the core, which is its bit in masks.
 
     Attributes:
         core:    State that instructions work on.
@@ -258,13 +258,13 @@ class Trainer:
         yield from self._meet(i)
 
     def _sum(self, i):
-        places = shares(self.core, i)
+        regions = shares(self.core, i)
         self._check_member(i["cores"])
         mine = (i["cores"] & (1 << self.number) - 1).bit_count()
-        exchanged(self.core, i, places[mine], False)
+        exchanged(self.core, i, regions[mine], False)
         yield from self._meet(i)
-        for place in places[:mine] + places[mine + 1 :]:
-            exchanged(self.core, i, place, True)
+        for region in regions[:mine] + regions[mine + 1 :]:
+            exchanged(self.core, i, region, True)
         yield from self._meet(i)
 
     def _measure(self, i):
@@ -317,12 +317,12 @@ def run_together(trainers: Sequence[Trainer], bases: Sequence[tuple[int, int]]) 
                 waiting[number] = runs[number].send(send.pop(number))
             except StopIteration:
                 waiting.pop(number, None)
-        for number, place in waiting.items():
-            members = [other for other in range(place.cores.bit_length()) if place.cores >> other & 1]
+        for number, rendezvous in waiting.items():
+            members = [other for other in range(rendezvous.cores.bit_length()) if rendezvous.cores >> other & 1]
             met = [waiting.get(other) for other in members]
-            if all(each and (each.op, each.cores) == (place.op, place.cores) for each in met):
+            if all(each and (each.op, each.cores) == (rendezvous.op, rendezvous.cores) for each in met):
                 send[number] = [each for each in met if each]
         if not send:  # Nobody can go on: whoever waits has a partner that never comes.
             send = dict.fromkeys(waiting)
-        waiting = {number: place for number, place in waiting.items() if number not in send}
+        waiting = {number: rendezvous for number, rendezvous in waiting.items() if number not in send}
     return [trainer.error for trainer in trainers]

@@ -1,9 +1,9 @@
 /*
  * Loads the network into the machine, runs the examples, and compares every bit with the golden model.
  *
- *     example PLACE [load.bin]
+ *     example LOCATION [load.bin]
  *
- * PLACE tells platform_open where the machine is. The firmware comes from a file, or, without one, from firmware.c.
+ * LOCATION tells platform_open where the machine is. The firmware comes from a file, or, without one, from firmware.c.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,7 +47,7 @@ int main(int argc, char **argv) {
     static struct nnp nnp;
     struct nnp_port port;
     if (argc < 2 || platform_open(&port, argv[1])) {
-        fprintf(stderr, "%s: no machine is here; call it as: example PLACE [load.bin]\n", argc < 2 ? "" : argv[1]);
+        fprintf(stderr, "%s: no machine is here; call it as: example LOCATION [load.bin]\n", argc < 2 ? "" : argv[1]);
         return 2;
     }
     size_t bytes;

@@ -1,9 +1,9 @@
 /*
  * Loads the network into all cores, runs the examples on them, and compares every bit with the golden model.
  *
- *     example_cores PLACE
+ *     example_cores LOCATION
  *
- * PLACE tells platform_open where the accelerator is.
+ * LOCATION tells platform_open where the accelerator is.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ int main(int argc, char **argv) {
     static struct nnp_cores cores;
     struct nnp_accelerator_port port;
     if (argc < 2 || platform_open(&port, argv[1])) {
-        fprintf(stderr, "%s: no accelerator is here; call it as: example_cores PLACE\n", argc < 2 ? "" : argv[1]);
+        fprintf(stderr, "%s: no accelerator is here; call it as: example_cores LOCATION\n", argc < 2 ? "" : argv[1]);
         return 2;
     }
     int result = nnp_cores_open(&cores, &port, &nnp_network, nnp_firmware, nnp_firmware_bytes, POLLS);

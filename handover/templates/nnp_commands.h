@@ -49,7 +49,7 @@ struct nnp_command {
 /* One accelerator. Only the comments "read" mark what an application reads; nnp_accelerator_open fills everything. */
 struct nnp_accelerator {
     struct nnp_accelerator_port port;
-    uint32_t polls;         /* attempts to see a free place of the ring, or the end of all commands */
+    uint32_t polls;         /* attempts to see a free slot of the ring, or the end of all commands */
     uint32_t ring;          /* byte address of the ring */
     uint32_t commands;      /* number of commands that it holds */
     uint32_t status;        /* read: STATUS after nnp_list_wait, bits NNP_ACCELERATOR_STATUS_... */

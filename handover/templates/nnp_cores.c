@@ -66,7 +66,7 @@ size_t nnp_cores_buffer_bytes(const struct nnp_network *network, uint32_t steps)
     return input > result ? input : result;
 }
 
-/* Write a message to the memory at *at, and go on behind it; the command gets its place. */
+/* Write a message to the memory at *at, and go on behind it; the command gets its address. */
 static void put(struct nnp_cores *cores, const uint8_t *message, size_t bytes, uint32_t *at,
                 struct nnp_command *command) {
     write_memory(cores, *at, message, bytes);
@@ -100,9 +100,9 @@ static int prepared(struct nnp_cores *cores, uint8_t core, const uint16_t *sampl
 }
 
 /* Read the messages of a result. */
-static int taken(struct nnp_cores *cores, uint32_t place, uint16_t *result, uint8_t *buffer) {
+static int taken(struct nnp_cores *cores, uint32_t address, uint16_t *result, uint8_t *buffer) {
     uint32_t all = room(cores->network), elements = 0;
-    read_memory(cores, place, buffer, all);
+    read_memory(cores, address, buffer, all);
     size_t end = buffer[0] | (size_t)buffer[1] << 8 | (size_t)buffer[2] << 16 | (size_t)buffer[3] << 24, bytes = 0;
     if (end > all - NNP_LINE_BYTES) return NNP_SPACE;
     for (size_t at = NNP_LINE_BYTES; at < NNP_LINE_BYTES + end; at += bytes) {
@@ -117,7 +117,7 @@ static int taken(struct nnp_cores *cores, uint32_t place, uint16_t *result, uint
 int nnp_cores_infer(struct nnp_cores *cores, uint32_t count, const uint16_t *const *samples, const uint32_t *steps,
                     uint16_t *const *results, uint8_t *buffer, size_t capacity) {
     struct nnp_command commands[MOST_COMMANDS];
-    uint32_t places[MOST_COMMANDS], core = NNP_CORES - 1;
+    uint32_t addresses[MOST_COMMANDS], core = NNP_CORES - 1;
     for (uint32_t first = 0, next = 0; first < count; first = next) {
         size_t listed = 0;
         uint32_t at = cores->samples;
@@ -131,12 +131,12 @@ int nnp_cores_infer(struct nnp_cores *cores, uint32_t count, const uint16_t *con
             while (trains(core));
             code = capacity < bytes ? NNP_SPACE : prepared(cores, (uint8_t)core, samples[next], length, &at, commands,
                                                            &listed, buffer, capacity);
-            places[next - first] = at - room(cores->network);
+            addresses[next - first] = at - room(cores->network);
         }
         if (next == first) return NNP_SPACE;
         if (code == NNP_OK) code = executed(cores, commands, listed);
         for (uint32_t k = first; code == NNP_OK && k < next; k++)
-            code = taken(cores, places[k - first], results[k], buffer);
+            code = taken(cores, addresses[k - first], results[k], buffer);
         if (code == NNP_OK) continue;
         memset(cores->steps, 0, sizeof cores->steps);
         return code;

@@ -4,27 +4,27 @@
 
 enum { WORD_BYTES = 2 * NNP_MFU_LANES, MOST_STEPS = 65535 };
 
-/* Places of a layout along one axis: 0 is down, 1 is across. */
-static uint32_t places(const struct nnp_layout *layout, int axis) {
+/* Positions of a layout along one axis: 0 is down, 1 is across. */
+static uint32_t positions(const struct nnp_layout *layout, int axis) {
     uint32_t size = axis ? layout->columns : layout->rows;
     size += layout->padding[2 * axis] + layout->padding[2 * axis + 1];
     return (size - layout->dilation[axis] * (layout->window[axis] - 1) - 1) / layout->stride[axis] + 1;
 }
 
-/* Elements of one place, with the zeros after them. */
-static uint32_t place_elements(const struct nnp_layout *layout) {
+/* Elements of one position, with the zeros after them. */
+static uint32_t position_elements(const struct nnp_layout *layout) {
     uint32_t used = layout->window[0] * layout->window[1] * layout->channels;
     return (used + layout->align - 1) / layout->align * layout->align;
 }
 
 /* Index in the sample of element `at` on the wire; -1 for a zero. */
 static int64_t element(const struct nnp_layout *layout, uint32_t at) {
-    uint32_t each = place_elements(layout), across = places(layout, 1);
-    uint32_t place = at / each, inside = at % each;
+    uint32_t each = position_elements(layout), across = positions(layout, 1);
+    uint32_t position = at / each, inside = at % each;
     uint32_t pixel = inside / layout->channels, channel = inside % layout->channels;
     if (pixel >= layout->window[0] * layout->window[1]) return -1;
-    int64_t row = (int64_t)(place / across) * layout->stride[0] + pixel / layout->window[1] * layout->dilation[0];
-    int64_t column = (int64_t)(place % across) * layout->stride[1] + pixel % layout->window[1] * layout->dilation[1];
+    int64_t row = (int64_t)(position / across) * layout->stride[0] + pixel / layout->window[1] * layout->dilation[0];
+    int64_t column = (int64_t)(position % across) * layout->stride[1] + pixel % layout->window[1] * layout->dilation[1];
     row -= layout->padding[0];
     column -= layout->padding[2];
     if (row < 0 || row >= layout->rows || column < 0 || column >= layout->columns) return -1;
@@ -34,7 +34,7 @@ static int64_t element(const struct nnp_layout *layout, uint32_t at) {
 /* Words of one vector on its way to the machine. */
 static uint32_t vector_words(const struct nnp_network *network) {
     if (!network->input) return network->input_words;
-    return places(network->input, 0) * places(network->input, 1) * place_elements(network->input) / NNP_MFU_LANES;
+    return positions(network->input, 0) * positions(network->input, 1) * position_elements(network->input) / NNP_MFU_LANES;
 }
 
 /* Vectors of a sample. All steps of a fixed number lie in one vector: an image whose columns are the time steps. */

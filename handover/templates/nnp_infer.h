@@ -9,8 +9,8 @@ extern "C" {
 #endif
 
 /* How the elements of an image lie in words. A sample holds them by channel, row and column; the machine takes or gives
- * place after place, at each place the pixels of a window, row by row, and all channels of each pixel. Zeros fill each
- * place up to a multiple of `align` elements. */
+ * position after position, at each the pixels of a window, row by row, and all channels of each pixel. Zeros fill each
+ * position up to a multiple of `align` elements. */
 struct nnp_layout {
     uint32_t channels, rows, columns;
     uint32_t align;

@@ -8,8 +8,8 @@
 extern "C" {
 #endif
 
-/* Fill the functions of the port. Return 0, or anything else if there is no machine at this place. */
-int platform_open(struct nnp_port *port, const char *place);
+/* Fill the functions of the port. Return 0, or anything else if there is no machine at this location. */
+int platform_open(struct nnp_port *port, const char *location);
 void platform_close(struct nnp_port *port);
 
 #ifdef __cplusplus

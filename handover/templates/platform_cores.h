@@ -8,8 +8,8 @@
 extern "C" {
 #endif
 
-/* Fill the functions of the port. Return 0, or anything else if there is no accelerator at this place. */
-int platform_open(struct nnp_accelerator_port *port, const char *place);
+/* Fill the functions of the port. Return 0, or anything else if there is no accelerator at this location. */
+int platform_open(struct nnp_accelerator_port *port, const char *location);
 void platform_close(struct nnp_accelerator_port *port);
 
 #ifdef __cplusplus

@@ -2,7 +2,7 @@
  * Linux as a platform: registers through a UIO device, and the memory of the accelerator through a device that maps
  * memory which caches do not hold, such as a second UIO device or u-dma-buf.
  *
- * PLACE is "UIO,MEMORY", such as /dev/uio0,/dev/udmabuf0. Byte 0 of this memory is byte 0 at m_axi.
+ * LOCATION is "UIO,MEMORY", such as /dev/uio0,/dev/udmabuf0. Byte 0 of this memory is byte 0 at m_axi.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <fcntl.h>
@@ -45,12 +45,12 @@ static void *mapped(int file, size_t bytes) {
     return mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
 }
 
-int platform_open(struct nnp_accelerator_port *port, const char *place) {
+int platform_open(struct nnp_accelerator_port *port, const char *location) {
     char uio[256];
-    const char *comma = strchr(place, ',');
-    if (!comma || (size_t)(comma - place) >= sizeof uio) return 1;
-    memcpy(uio, place, (size_t)(comma - place));
-    uio[comma - place] = 0;
+    const char *comma = strchr(location, ',');
+    if (!comma || (size_t)(comma - location) >= sizeof uio) return 1;
+    memcpy(uio, location, (size_t)(comma - location));
+    uio[comma - location] = 0;
     board.uio = open(uio, O_RDWR | O_SYNC);
     board.device = open(comma + 1, O_RDWR | O_SYNC);
     if (board.uio < 0 || board.device < 0) return 1;

@@ -2,7 +2,7 @@
  * Linux as a platform: registers through a UIO device, streams through a character device for which each write() is one
  * message and each read() returns one, as those of Linux's driver axis-fifo for the AXI4-Stream FIFO of AMD are.
  *
- * PLACE is "UIO,STREAM", such as /dev/uio0,/dev/axis_fifo_0x43c10000. With a DMA engine, replace the last two functions.
+ * LOCATION is "UIO,STREAM", such as /dev/uio0,/dev/axis_fifo_0x43c10000. With a DMA engine, replace the last two functions.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>
@@ -52,12 +52,12 @@ static int receive_message(void *context, uint8_t *buffer, size_t capacity, size
     return errno != EINVAL;
 }
 
-int platform_open(struct nnp_port *port, const char *place) {
+int platform_open(struct nnp_port *port, const char *location) {
     char uio[256];
-    const char *comma = strchr(place, ',');
-    if (!comma || (size_t)(comma - place) >= sizeof uio) return 1;
-    memcpy(uio, place, (size_t)(comma - place));
-    uio[comma - place] = 0;
+    const char *comma = strchr(location, ',');
+    if (!comma || (size_t)(comma - location) >= sizeof uio) return 1;
+    memcpy(uio, location, (size_t)(comma - location));
+    uio[comma - location] = 0;
     board.uio = open(uio, O_RDWR | O_SYNC);
     board.stream = open(comma + 1, O_RDWR | O_NONBLOCK);
     if (board.uio < 0 || board.stream < 0) return 1;

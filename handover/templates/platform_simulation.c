@@ -1,5 +1,5 @@
 /*
- * The Verilated machine as a platform. PLACE is the path of nnp.so, which `nnp handover --simulation` writes.
+ * The Verilated machine as a platform. LOCATION is the path of nnp.so, which `nnp handover --simulation` writes.
  *
  * The functions of that library have names of their own beginning with nnp_, so they are looked up one by one.
  */
@@ -50,8 +50,8 @@ static int find(const char *name, void *function) {
     return !found;
 }
 
-int platform_open(struct nnp_port *port, const char *place) {
-    simulation.library = dlopen(place, RTLD_NOW | RTLD_LOCAL);
+int platform_open(struct nnp_port *port, const char *location) {
+    simulation.library = dlopen(location, RTLD_NOW | RTLD_LOCAL);
     if (!simulation.library) return 1;
     if (find("nnp_create", &simulation.create) || find("nnp_destroy", &simulation.destroy)
         || find("nnp_read", &simulation.read) || find("nnp_write", &simulation.write)

@@ -98,10 +98,10 @@ class CommandCheck(wiring.Component):
     def _misaligned(self, kinds, partial):
         """Whether an address or a number of bytes is no multiple of what it must be, or nothing is read."""
         command = self.command
-        places, count = (((command.first | command.second | command.room) % ALIGNED).any(), command.count)
+        unaligned, count = (((command.first | command.second | command.room) % ALIGNED).any(), command.count)
         messages = kinds[CommandKind.LOAD] | kinds[CommandKind.RUN]
         return reduce(or_, (
-            messages & (places | partial), kinds[CommandKind.COPY] & (places | (count % ALIGNED).any()),
+            messages & (unaligned | partial), kinds[CommandKind.COPY] & (unaligned | (count % ALIGNED).any()),
             (kinds[CommandKind.LOAD] | kinds[CommandKind.COPY]) & ~count.any(),
             kinds[CommandKind.SIGNAL] & (command.first % 4).any()))
 

@@ -112,8 +112,8 @@ class CommandProcessor(wiring.Component):
 
     def _address(self):
         """Address of the next command in the ring."""
-        place = Cat(bit & (self.registers.size > k) for k, bit in enumerate(self.head[:INDEX]))
-        return self.registers.ring + place * BYTES
+        index = Cat(bit & (self.registers.size > k) for k, bit in enumerate(self.head[:INDEX]))
+        return self.registers.ring + index * BYTES
 
     def _execute(self, m, queues):
         """Take one command after the other."""

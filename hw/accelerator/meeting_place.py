@@ -58,8 +58,8 @@ class MeetingPlace(wiring.Component):
                         m.next = "STOP"
             with m.State("JOIN"):
                 m.d.sync += left.eq(left + 1)
-                for place, k in enumerate(self.numbers):
-                    with m.If((left == place) & group.bit_select(k, 1)):
+                for index, k in enumerate(self.numbers):
+                    with m.If((left == index) & group.bit_select(k, 1)):
                         m.d.sync += joined.eq(_together(joined, meetings[k].own))
                 with m.If(left == len(self.numbers)):
                     m.d.comb += [getattr(self, f"met{k}").go.eq(group[k]) for k in self.numbers]

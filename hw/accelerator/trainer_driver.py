@@ -18,7 +18,7 @@ from concord.spec.trainer.config import LANES
 from concord.spec.trainer.instructions import TrainerError
 
 WORDS = BusWords(dram_bus=LANES, mfu_lanes=LANES // 2)  #: Words of 16 bytes on a bus of 16 bytes.
-PLACE = exact_log2(LANES)  #: Bits of a byte in a word.
+BYTE_BITS = exact_log2(LANES)  #: Bits of a byte in a word.
 
 
 class State(enum.Enum):
@@ -144,7 +144,7 @@ class TrainerDriver(wiring.Component):
             # Of a LOAD, the first word and the number of words; of a RUN, words from DRAM_BASE, with their sign.
             base = Mux(loads, 0, self.watch.base)
             for kept, address in ((self.first, order.first), (self.second, Mux(loads, order.count, order.second))):
-                m.d.sync += kept.eq((address - base).as_signed() >> PLACE)
+                m.d.sync += kept.eq((address - base).as_signed() >> BYTE_BITS)
 
     def _end(self, m, ends, error):
         """Where the command ends, tell how."""

@@ -67,12 +67,12 @@ class Board:
         return self.sdram.described.bytes if self.sdram else 0
 
     def all_constraints(self, dram: bool) -> str:
-        """Places of all ports of `hw.board_top.BoardTop`, in Lattice's format, for machines with or without Dram."""
+        """Sites of all ports of `hw.board_top.BoardTop`, in Lattice's format, for machines with or without Dram."""
         return self.constraints + (self.sdram.constraints if self.sdram and dram else "")
 
     @property
     def constraints(self) -> str:
-        """Places of the ports of `hw.board_top.BoardTop` but those of the SDRAM, in Lattice's format."""
+        """Sites of the ports of `hw.board_top.BoardTop` but those of the SDRAM, in Lattice's format."""
         pins = self.pins
         ports = {"clock": pins.clock, "rx": pins.rx, "tx": pins.tx}
         for name, several in ("lights", pins.lights), ("high", pins.high):
@@ -90,15 +90,15 @@ def names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
-def find_board(place: str) -> Board:
+def find_board(name: str) -> Board:
     """The board of a name or of a TOML file.
 
     Raises:
         ValueError: there is no such board, or its file does not describe one.
     """
-    path = Path(place) if place.endswith(".toml") else FOLDER / f"{place}.toml"
+    path = Path(name) if name.endswith(".toml") else FOLDER / f"{name}.toml"
     if not path.is_file():
-        raise ValueError(f"there is no board {place!r}: choose one of {', '.join(names())}, or copy "
+        raise ValueError(f"there is no board {name!r}: choose one of {', '.join(names())}, or copy "
                          f"{FOLDER / 'ulx3s.toml'} to a file of your own and name that")
     try:
         values = tomllib.loads(path.read_text())

@@ -46,7 +46,7 @@ class SdramPins:
 
     @property
     def constraints(self) -> str:
-        """Places of these ports, in Lattice's format."""
+        """Sites of these ports, in Lattice's format."""
         kind = "PULLMODE=NONE IO_TYPE=LVCMOS33 DRIVE=4 SLEWRATE=FAST"
         return "".join(f'LOCATE COMP "{port}" SITE "{pin}";\nIOBUF PORT "{port}" {kind};\n'
                        for port, pin in self.ports.items())

@@ -7,7 +7,7 @@ from operator import or_
 from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
-from concord.hw.decode.instruction_check import Fields, Place, end_bits, field_of, is_mem, is_op, kind_of
+from concord.hw.decode.instruction_check import ChainPosition, Fields, end_bits, field_of, is_mem, is_op, kind_of
 from concord.hw.decode.scalar_registers import derived
 from concord.hw.lib import packed_words
 from concord.hw.lib.payloads import DRAM, ENTRIES, INDEX, OPERANDS, chain, held_mark, indices, reach_bits
@@ -40,7 +40,7 @@ class ChainBuilder(wiring.Component):
         self.config = config
         super().__init__({
             "begin": In(1), "add": In(1), "kind": In(kind_of(config)), "fields": In(Fields),
-            "address": In(reach_bits(config)), "end": In(end_bits(config)), "place": In(Place),
+            "address": In(reach_bits(config)), "end": In(end_bits(config)), "place": In(ChainPosition),
             "values": In(derived(config)), "parts": Out(chain(config)), "o": Out(chain(config)),
             "source": Out(reach_bits(config)), "source_end": Out(end_bits(config)), "window": Out(1), "pool": Out(1)})
 
@@ -182,8 +182,8 @@ class ChainBuilder(wiring.Component):
               for k, position in enumerate(self.positions))]
         if config.vector_rf:
             self._entries(m)
-        places = product(range(MFUS), Stage)
-        for position, (mfu, stage) in enumerate(places):
+        stages = product(range(MFUS), Stage)
+        for position, (mfu, stage) in enumerate(stages):
             for tap, at in enumerate(self.taps):
                 with m.If((self.tapped > tap) & (at == position)):
                     m.d.comb += o.control[mfu].tap[tap].eq(TAP_BEFORE[stage])

@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.decode.base_registers import BaseRegisters
 from concord.hw.decode.chain_builder import ChainBuilder
-from concord.hw.decode.instruction_check import InstructionCheck, Place, is_mem, is_op
+from concord.hw.decode.instruction_check import ChainPosition, InstructionCheck, is_mem, is_op
 from concord.hw.decode.loop_stack import LoopStack
 from concord.hw.decode.mode_table import ModeTable
 from concord.hw.decode.scalar_registers import ScalarRegisters
@@ -72,7 +72,7 @@ class Decoder(wiring.Component):
         m.submodules.modes = self.modes = ModeTable(self.config.matrix_tiles)
         m.submodules.check = self.check = InstructionCheck(self.config)
         m.submodules.builder = self.builder = ChainBuilder(self.config)
-        self.kind, self.fields, self.place = self.check.kind, self.check.fields, Signal(Place)
+        self.kind, self.fields, self.place = self.check.kind, self.check.fields, Signal(ChainPosition)
         self.free, resting = Signal(), Signal()  # an instruction may be started; no program runs
         self.starts, self.taken = Signal(), Signal()  # the present instruction is started; it is executed
         self.address, self.source_address = Signal(isa.END_BITS), Signal(isa.END_BITS)

@@ -1,4 +1,4 @@
-"""Checks one instruction and its place in the chain, as spec.isa.rules does."""
+"""Checks one instruction and its position in the chain, as spec.isa.rules does."""
 
 from functools import reduce
 from operator import or_
@@ -23,7 +23,7 @@ Fields = data.FlexibleLayout(isa.WORD, {
 #: Position of the decoder. `open`: it is inside a chain, which has `length` instructions so far; `closed`: only
 #: end_chain may follow; `position`: number of stages passed, 0 before MFU 0 and `isa.STAGES` after the last MFU;
 #: `written`: the last instruction was a write; `writes`: number of writes so far; `loops`: number of open loops.
-Place = data.StructLayout({
+ChainPosition = data.StructLayout({
     "open": 1, "closed": 1, "length": 4, "position": range(isa.STAGES + 1), "written": 1, "writes": 2,
     "loops": range(isa.LOOP_DEPTH + 1)})
 
@@ -98,7 +98,7 @@ class InstructionCheck(wiring.Component):
         self.config = config
         super().__init__({
             "word": In(isa.WORD), "outside": In(1), "load": In(1), "advance": In(1), "kind": Out(kind_of(config)),
-            "fields": Out(Fields), "place": In(Place), "chain": In(chain(config)),
+            "fields": Out(Fields), "place": In(ChainPosition), "chain": In(chain(config)),
             "values": In(derived(config)), "address": In(reach_bits(config)), "sum_outside": In(1),
             "error": Out(4), "end": Out(end_bits(config)), "beyond": Out(1)})
 

@@ -41,7 +41,7 @@ class BurstReader(wiring.Component):
     """Asks for ranges of words in bursts, and gives the words in order.
 
     A burst is asked for only when all of its beats have room, so that R never waits for the machine. Where a response
-    has too few beats, zeros take their place; beats beyond the end are dropped.
+    has too few beats, zeros replace them; beats beyond the end are dropped.
 
     Args:
         config: The machine, or the words that are moved and the bus.
@@ -77,15 +77,15 @@ class BurstReader(wiring.Component):
         m = Module()
         # What a beat has of its range goes with it through the queue: `skip` words before the range, and `end`, where
         # the range ends in this beat, or 0 where it has all words from `skip` on.
-        place = exact_log2(words_of_beat(self.config))
-        marks = {"skip": place, "end": place, "last": 1}
+        word_bits = exact_log2(words_of_beat(self.config))
+        marks = {"skip": word_bits, "end": word_bits, "last": 1}
         self.beat = data.StructLayout({"data": 8 * self.bus, **marks})
         m.submodules.beats = self.beats = ResetInserter(self.reset)(BlockQueue(self.beat.size, self.depth))
         m.submodules.bursts = self.bursts = Queue(
             data.StructLayout({"beats": range(LONGEST), "tag": ADDRESS_BITS, **marks}), BURSTS)
         self.draining = Signal()  # responses are lost
         self.state = Signal(State)
-        self._ask(m, place)
+        self._ask(m, word_bits)
         self._answers(m)
         self._words(m)
         m.d.comb += self.idle.eq(~self.bursts.level.any() & ~self.ar.valid & (self.state == State.FREE))
@@ -95,11 +95,11 @@ class BurstReader(wiring.Component):
             m.d.sync += self.draining.eq(0)
         return m
 
-    def _ask(self, m, place: int):
-        """Cut ranges into bursts, and ask for those that have room. A beat has `place` bits of addresses of words."""
+    def _ask(self, m, word_bits: int):
+        """Cut ranges into bursts, and ask for those that have room. A beat has 2**word_bits words."""
         state, given, ar, one = self.state, self.range.p, self.ar, self.bursts.i
         at, left, tag, last = Signal(WORDS), Signal(WORDS), Signal(ADDRESS_BITS), Signal()  # beats; of the range
-        skip, end = Signal(place), Signal(place)  # of its next burst; of its last one
+        skip, end = Signal(word_bits), Signal(word_bits)  # of its next burst; of its last one
         edge, length, final = EDGE // self.bus, Signal(range(LONGEST + 1)), Signal()  # `final`: the range's last burst
         held, room, asked = Signal(range(self.depth + 1)), Signal(), Signal()  # beats that have their room
         most, fits = Signal(range(LONGEST + 1)), Signal()
@@ -117,8 +117,8 @@ class BurstReader(wiring.Component):
             m.d.sync += ar.valid.eq(0)
         with m.Switch(state):
             with m.Case(State.FREE):
-                m.d.sync += [self._placed(at, left, place), tag.eq(given.tag), last.eq(given.last),
-                             skip.eq(given.first), end.eq(given.first[:place] + given.count[:place])]
+                m.d.sync += [self._beats(at, left, word_bits), tag.eq(given.tag), last.eq(given.last),
+                             skip.eq(given.first), end.eq(given.first[:word_bits] + given.count[:word_bits])]
                 with m.If(self.range.valid & self.range.ready):
                     m.d.sync += state.eq(State.MEASURE)
             with m.Case(State.MEASURE):
@@ -133,13 +133,13 @@ class BurstReader(wiring.Component):
                         ar.valid.eq(1), ar.p.addr.eq(Cat(low, self.base[len(low):] + at[exact_log2(edge):])),
                         ar.p.len.eq(length - 1), skip.eq(0)]
 
-    def _placed(self, at, left, place: int) -> list:
+    def _beats(self, at, left, word_bits: int) -> list:
         """The first beat of the range at the input, and its number of beats."""
         first, count = self.range.p.first, self.range.p.count
         if self.bus <= self.size:
             shift = exact_log2(self.size // self.bus)
             return [at.eq(first << shift), left.eq(count << shift)]
-        return [at.eq(first >> place), left.eq((first[:place] + count + (1 << place) - 1) >> place)]
+        return [at.eq(first >> word_bits), left.eq((first[:word_bits] + count + (1 << word_bits) - 1) >> word_bits)]
 
     def _answers(self, m):
         """Take the beats of responses, and put right a wrong number of them."""

@@ -24,7 +24,7 @@ class State(enum.Enum):
     SIZE = 1  #: The number of words of an iteration is found.
     ASK = 2  #: The words that it reads are asked for: codes, or integers.
     EXPONENTS = 3  #: So are its stored exponents.
-    CODES = 4  #: The exponents or the codes of the present iteration get their place in Dram.
+    CODES = 4  #: The exponents or the codes of the present iteration get their address in Dram.
     WAIT = 5  #: Results of earlier products are on their way.
     MOVE = 6  #: The present iteration moves; of a job that writes, its stored exponents or its codes.
     NEXT = 7  #: The next iteration begins.
@@ -99,7 +99,7 @@ class Mover(wiring.Component):
 
     def _walks(self, m):
         """Ask for the words that a job reads at once, and for those that it writes iteration by iteration."""
-        job, state, codes = self.present, self.state, Signal()  # `codes`: their place is asked for
+        job, state, codes = self.present, self.state, Signal()  # `codes`: their address is asked for
         walks = {"codes_walk": state == State.ASK}
         m.d.comb += codes.eq((state == State.ASK) | self.second)
         if self.config.vector_rf:
@@ -166,7 +166,7 @@ class Mover(wiring.Component):
         moving, due = Signal(), Signal.like(self.codes_size)  # `due`: words to leave
         coming, there, entry = Signal(ENTRY_READ), Signal(), Signal(codes_bits + fmt.exponent_bits, reset_less=True)
         taken, ends = Signal(), Signal()  # an entry is read; all entries of the iteration are in a gearbox
-        free = Signal()  # the place of an entry
+        free = Signal()  # there is room for an entry
         m.d.comb += [
             moving.eq((self.state == State.MOVE) & self.present.writes),
             reads.request.valid.eq(moving & (self.left != 0) & ~coming.any() & (~there | free)),

@@ -20,7 +20,7 @@ def block(config: Config) -> data.StructLayout:
 
 
 class SectionCutter(wiring.Component):
-    """Gives the words of each section from a place of its own on: all blocks of a section but the last one are full.
+    """Gives the words of each section from an address of its own on: all blocks of a section but the last one are full.
 
     Args:
         config: The machine.
@@ -45,8 +45,8 @@ class SectionCutter(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         # A section may begin at any word of a group. A rotation, which stays the same within a section while groups are
-        # full, brings each word to its place in a block. A group fills up the present block with its first words, and
-        # its other words are the beginning of the next block.
+        # full, brings each word to its position in a block. A group fills up the present block with its first words;
+        # the other ones are the beginning of the next block.
         size, i, o = self.size, self.i.p, self.o
         left, codes, busy = Signal(REGISTER_BITS), Signal(), Signal()  # words of the present section that are left
         at, filled = Signal(range(size)), Signal(range(size))  # words of the group that are used; words of the block
@@ -75,7 +75,7 @@ class SectionCutter(wiring.Component):
         return m
 
     def _blocks(self, m, filled, distance, leaves, full, steps):
-        """Bring words to their places in blocks: those of groups are rotated by `distance`, modulo the size."""
+        """Bring words to their positions in blocks: those of groups are rotated by `distance`, modulo the size."""
         rotated = [self.i.p.words[w].as_value() for w in range(self.size)]
         for k in range(exact_log2(self.size)):
             rotated = [Mux(distance[k], rotated[w - (1 << k)], rotated[w]) for w in range(self.size)]

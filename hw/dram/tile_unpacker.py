@@ -33,7 +33,7 @@ class State(enum.Enum):
 class TileUnpacker(wiring.Component):
     """Cuts packed tiles into the records that PACKED messages have: row by row, lane group by lane group.
 
-    A row of a diagonal tile has its only code at the place of its own column; the code of the zeros beside it is 0 in
+    A row of a diagonal tile has its only code in its own column; the code of the zeros beside it is 0 in
     all formats.
 
     Args:
@@ -62,7 +62,7 @@ class TileUnpacker(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        # Words and records are at two places: while the last records of a tile leave the gearbox, the next tile's
+        # Words and records are at two stages: while the last records of a tile leave the gearbox, the next tile's
         # exponents and codes come. What its last word has beyond its codes is dropped with its last record. Exponents
         # of a third tile wait until those of the second one have moved on.
         config, self.size = self.config, 16 * self.config.mfu_lanes * words_of_beat(self.config)  # bits of a block

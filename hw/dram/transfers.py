@@ -140,7 +140,7 @@ class Transfers(wiring.Component):
                              mover.stored.ready.eq(into.ready), self.stored.ready.eq(0)]
 
     def _tiles(self, m, chains, exponents):
-        """Ask for tiles, or for the exponents of entries that move, which are walked in the place of words to write."""
+        """Ask for tiles, or for the exponents of entries that move, which are walked instead of words to write."""
         o = self.tiles_range
         m.d.comb += [o.valid.eq(chains.valid), o.p.eq(chains.p), chains.ready.eq(o.ready)]
         if self.config.vector_rf:
@@ -179,7 +179,7 @@ class Transfers(wiring.Component):
                          self.entry_written.eq(mover.entry_written)]
 
     def _loads(self, m):
-        """Unpack tiles, those of each chain once the product before has read the tiles in their place."""
+        """Unpack tiles, those of each chain once the product before has read the tiles that they overwrite."""
         m.submodules.unpacker = unpacker = TileUnpacker(self.config)
         m.submodules.load_jobs = jobs = Queue(LoadJob, self.config.chain_queue)
         wiring.connect(m, wiring.flipped(self.load), jobs.i)

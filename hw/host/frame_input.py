@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 from concord.hw.host.crc import CRC32
 from concord.spec.host.serial import REQUEST, RESIDUE, RUN, WINDOW, FrameKind
 
-SLOTS = 1 << WINDOW.bit_length()  #: Places for frames. A frame that is dropped, or a request, takes one until it ends.
+SLOTS = 1 << WINDOW.bit_length()  #: Most frames. A frame that is dropped, or a request, takes one until it ends.
 
 #: A request.
 Request = data.StructLayout({"number": 8, "kind": 7, "again": 1, "taken": 8, "address": 16, "value": 32})
@@ -68,7 +68,7 @@ class FrameInput(wiring.Component):
         return m
 
     def _decode(self, m):
-        """Decode bytes. Returns the byte, whether there is one, its place, the end, and whether the frame is good."""
+        """Decode bytes. Returns the byte, whether there is one, its index, the end, and whether the frame is good."""
         m.submodules.crc = crc = CRC32(8)
         left, started, count = Signal(8), Signal(), Signal(range(256))
         decoded, emit, end, good = Signal(8), Signal(), Signal(), Signal()

@@ -21,7 +21,7 @@ class FrameStep(enum.Enum):
 class FrameWriter(wiring.Component):
     """Writes a frame to a memory from address 0 on, encoded without zero bytes.
 
-    Where a byte is zero, its place takes the length of the run behind it as soon as that is known.
+    Where a byte is zero, the length of the run behind it is written instead, as soon as that is known.
 
     Args:
         kind: Kind of the frames.
@@ -50,7 +50,7 @@ class FrameWriter(wiring.Component):
         m = Module()
         m.submodules.crc = crc = CRC32(8)
         step, plain, emit = Signal(FrameStep), Signal(8), Signal()
-        code, following = Signal(8), Signal(8)  # place of the run's length, and of the next byte
+        code, following = Signal(8), Signal(8)  # address of the run's length, and of the next byte
         last, place = Signal(), Signal(2)
         zero, closing = emit & (plain == 0), step == FrameStep.CLOSE
         m.d.comb += [

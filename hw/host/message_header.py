@@ -17,13 +17,13 @@ def check_cycles(config: Config) -> int:
     return 3 if config.dram_words else 2
 
 
-def store(m, config: Config, header, beat, place):
+def store(m, config: Config, header, beat, index):
     """Store the fields of one beat of the header, and whether they alone make the message illegal.
 
     Args:
         header: Value of `message_payloads.header`.
         beat:   The beat.
-        place:  Number of the beat in the header.
+        index:  Number of the beat in the header.
     """
     fields = HEADER.size // 4
     share = min(fields, len(beat) // 32)  # number of 32-bit fields in a beat
@@ -33,7 +33,7 @@ def store(m, config: Config, header, beat, place):
               [header.address.eq(parts[1])], [header.count.eq(parts[2])], [])
     faults = (kind[4:].any() | memory[4:].any() | flags[1:].any() | zero.any(), parts[1][len(header.address):].any(),
               Const(0), parts[3] != config.digest)
-    with m.Switch(place):
+    with m.Switch(index):
         for first in range(0, fields, share):
             with m.Case(first // share):
                 m.d.sync += header.wrong.eq(

@@ -90,8 +90,8 @@ class MessageOutput(wiring.Component):
         entries, item, taken, header = self._source(m, source)
         wide_entries = message_payloads.unit_bits(self.config, entry_units * 4) != message_payloads.UNIT
         m.d.comb += wide.eq((state == State.PAYLOAD) & (~entries | wide_entries))
-        last_place = Mux(entries, entry_units - 1, word_units - 1) if entry_units else word_units - 1
-        last_part = (place | Mux(wide, step - 1, 0)) == last_place
+        last_unit = Mux(entries, entry_units - 1, word_units - 1) if entry_units else word_units - 1
+        last_part = (place | Mux(wide, step - 1, 0)) == last_unit
         with m.If(~self.reset | (state == State.PADDING) | (state == State.CRC)):
             with m.Switch(state):
                 with m.Case(State.IDLE):

@@ -5,7 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.cdc import FFSynchronizer
 from amaranth.lib.wiring import In, Out
 
-PHASE = 20  #: Bits of the place inside a bit of the line, as a fraction.
+PHASE = 20  #: Bits of the position inside a bit of the line, as a fraction.
 
 
 def uart_step(clock: float, baud: int) -> int:

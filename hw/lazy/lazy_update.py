@@ -129,15 +129,15 @@ class LazyUpdate(wiring.Component):
         words = zip(self.i.p.mantissas, self.i.p.residuals, self.i.p.updates, strict=True)
         lanes = [Registered(m, dict(zip(("mantissa", "residual", "update"), word, strict=True))) for word in words]
         shared, ends = Registered(m, shared), None
-        for place, stage in enumerate(self.stages):
+        for index, stage in enumerate(self.stages):
             lanes = [Registered(m, follow(lane, stage(lane, shared))) for lane in lanes]
-            shared = Registered(m, follow(shared, {} if place else set_out(shared, self.fmt)))
+            shared = Registered(m, follow(shared, {} if index else set_out(shared, self.fmt)))
             if stage.func is joint:
-                ends = place, [lane["fall"] for lane in lanes]
-        place, falls = ends
+                ends = index, [lane["fall"] for lane in lanes]
+        index, falls = ends
         levels = (self.lanes - 1).bit_length()
         return lanes, shared, [
-            delay(m, tree(falls, function, lambda value: delay(m, value, 1)), len(self.stages) - place - levels)
+            delay(m, tree(falls, function, lambda value: delay(m, value, 1)), len(self.stages) - index - levels)
             for function in (lesser, greater)]
 
     def _summarise(self, m, made, lanes, shared, extremes, summary):

@@ -91,10 +91,10 @@ def _resized(value, bits: int):
     return Cat(value, sign.replicate(bits - len(value))) if len(value) < bits else value[:bits]
 
 
-def shifted_sum(low, high, places: int, *, minus: bool = False):
-    """low + high * 2**places, or low - high * 2**places, of signed values; the lowest bits take no adder."""
-    rest = low >> places
-    return Cat(low[:places], rest - high if minus else rest + high).as_signed()
+def shifted_sum(low, high, shift: int, *, minus: bool = False):
+    """low + high * 2**shift, or low - high * 2**shift, of signed values; the lowest bits take no adder."""
+    rest = low >> shift
+    return Cat(low[:shift], rest - high if minus else rest + high).as_signed()
 
 
 def low_high(value, count: int):
@@ -102,8 +102,8 @@ def low_high(value, count: int):
     bits = (count - 1).bit_length()
     if not count & count - 1:
         return value[:bits], value[bits:]
-    places = len(value) + bits  # so many binary places make the quotient exact
-    quotient = (value * -(-(1 << places) // count) >> places)[:len(value) - bits + 1]
+    shift = len(value) + bits  # so many fraction bits make the quotient exact
+    quotient = (value * -(-(1 << shift) // count) >> shift)[:len(value) - bits + 1]
     return (value - quotient * count)[:bits], quotient
 
 
@@ -125,10 +125,10 @@ def add_carry(a, b, carry):
     return total[1:].as_signed()
 
 
-def apart(value, places: int):
-    """Whether round(value / 2**places) is one above the floor, and the rest value - (rounded << places)."""
-    round_up = value[places - 1] & (~value[-1] | value[:places - 1].any())
-    return round_up, Cat(value[:places], round_up).as_signed()
+def apart(value, shift: int):
+    """Whether round(value / 2**shift) is one above the floor, and the rest value - (rounded << shift)."""
+    round_up = value[shift - 1] & (~value[-1] | value[:shift - 1].any())
+    return round_up, Cat(value[:shift], round_up).as_signed()
 
 
 def clamp(value, low: int, high: int):

@@ -41,7 +41,7 @@ class Binary16Rounder(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         # Bit 0 of the magnitude weighs 2**-scale, the unit of a result 2**(field - 24). Moved left until its highest
-        # one is on top, the magnitude has the field `limit - count`; a subnormal moves `limit` places only. Zeros on
+        # one is on top, the magnitude has the field `limit - count`; a subnormal moves `limit` bits only. Zeros on
         # top keep `limit` from being negative.
         magnitude = Signal(max(self.width, self.scales[-1] - 13))
         m.d.comb += magnitude.eq(

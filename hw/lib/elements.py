@@ -57,7 +57,7 @@ def magnitude(code, fmt: Format):
 
 
 def without_minus_zero(codes, fmt: Format):
-    """The same codes, and that of 0 in place of -0."""
+    """The same codes, and that of 0 instead of -0."""
     return Cat(Cat(code[:-1], code[-1] & code[:-1].any()) for code in codes) if fmt.precision else codes.as_value()
 
 
@@ -80,8 +80,8 @@ def normalise(sign, bits, zeros, shift, beyond, fmt, unsigned):
 def denormalise(sign, bits, field, beyond, fmt, unsigned):
     """The significand with what the rounding loses below it, and the exponent field of the code."""
     below = field < 1
-    places = Mux(below, Mux(field < -fmt.precision, fmt.precision + 1, 1 - field), 0)[:(fmt.precision + 1).bit_length()]
-    shifted = Cat(Const(0, fmt.precision + 1), bits) >> places
+    shift = Mux(below, Mux(field < -fmt.precision, fmt.precision + 1, 1 - field), 0)[:(fmt.precision + 1).bit_length()]
+    shifted = Cat(Const(0, fmt.precision + 1), bits) >> shift
     exponent = Mux(below | ~bits[-1], 0, field)[:fmt.field_bits]
     return sign, shifted[:len(bits) + fmt.precision + 1], exponent, beyond | (field >= 1 << fmt.field_bits) & bits[-1]
 

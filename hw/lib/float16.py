@@ -85,5 +85,5 @@ def rounded(field, value, carry=0):
         carry: Adds one to the field; only with a hidden bit.
     """
     round_up = value[1] & (value[0] | value[2])
-    # One adder: hidden bit and carry make 01 or 10 at the field's place.
+    # One adder: hidden bit and carry make 01 or 10 at the field's position.
     return (Cat(value[2:12], field) + Cat(round_up, Const(0, 9), value[12] & ~carry, carry))[:15]

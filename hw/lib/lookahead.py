@@ -162,10 +162,10 @@ def following(m: Module, name: str, done):
     return ticket
 
 
-#: Chains that may write the entry of a word, one bit for each place of `entry_writers`, and a bit of each one's ticket,
-#: by which it is told from the chain that takes its place.
+#: Chains that may write the entry of a word, one bit for each slot of `entry_writers`, and a bit of each one's ticket,
+#: by which it is told from the chain that replaces it.
 EntryWaits = data.StructLayout({"writes": ENTRY_WRITERS, "turns": ENTRY_WRITERS})
-_TURN = (ENTRY_WRITERS - 1).bit_length()  # bit of a ticket that differs from that of the chain in the same place before
+_TURN = (ENTRY_WRITERS - 1).bit_length()  # bit of a ticket that differs from that of the chain in the same slot before
 
 
 class EntryWriters:

@@ -92,7 +92,7 @@ def control(*, more: bool) -> data.StructLayout:
 
 
 def turn(lanes: int) -> data.StructLayout:
-    """Place of a word in its iteration, for reductions: the first one; number of lanes with elements, 0 for all.
+    """Position of a word in its iteration, for reductions: the first one; number of lanes with elements, 0 for all.
 
     `valid`: there is a word.
     """

@@ -10,7 +10,7 @@ from amaranth.lib.memory import Memory
 def delay(m: Module, signal, cycles: int, *, reset_less: bool = True):
     """`signal`, delayed by `cycles` cycles. The registers hold data, so a reset does not clear them."""
     if not Shape.cast(signal.shape()).width:
-        return signal  # a register without bits has no place in Verilog
+        return signal  # a register without bits cannot be written in Verilog
     for _ in range(cycles):
         later = Signal(signal.shape(), reset_less=reset_less)
         m.d.sync += later.eq(signal)

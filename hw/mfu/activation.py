@@ -99,7 +99,7 @@ class Activation(wiring.Component):
         row = rows.read_port()
 
         cuts = CUTS[self.latency]
-        before = {"choose": self._choose, "find": self._find, "place": self._place}
+        before = {"choose": self._choose, "find": self._find, "split": self._split}
         assert self.latency == len((before | AFTER).keys() & cuts) + 1
         values = in_steps({"a": self.a, "op": self.op}, before, cuts, m, platform)
         m.d.comb += row.addr.eq(values["address"])
@@ -146,7 +146,7 @@ class Activation(wiring.Component):
                                 m.d.comb += [first.eq(block.first), k.eq(block.k), offset.eq(block.offset)]
         return made | {"first": first, "k": k, "offset": offset}
 
-    def _place(self, v, m, platform):
+    def _split(self, v, m, platform):
         """The highest k bits of the fraction are shifted out and choose the segment; the other bits are t."""
         shifted, bits = v["fraction"] << v["k"], len(v["fraction"])
         return {"address": v["first"] | shifted[bits:], "t": shifted[:bits]}

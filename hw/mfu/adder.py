@@ -102,7 +102,7 @@ def _align(v, m, platform):
     """Shift the significand behind to the exponent of the one in front, with two more bits and a sticky bit."""
     exponent, large = significand(Binary16(v["front"]))
     aligned, lost = shift_right(Cat(Const(0, 2), v["small"]), v["distance"])
-    # For subnormals, a one at the place of the smallest exponent field ends the count of leading zeros.
+    # For subnormals, a one at the position of the smallest exponent field ends the count of leading zeros.
     limit = Const(1 << 14, 15) >> exponent
     return {"exponent": exponent, "large": large, "aligned": Cat(lost, aligned), "limit": limit,
             "front": Mux(v["nan"], NAN, v["front"])}
@@ -122,7 +122,7 @@ def _count(v, m, platform):
 
 
 def _normalize(v, m, platform):
-    """Move the highest one of the sum to the hidden bit's place: arguments of `rounded`, and whether there is none."""
+    """Move the highest one of the sum to the hidden bit: arguments of `rounded`, and whether there is none."""
     size = (_GROUP - 1).bit_length()
     groups = [(group[:size], group[size]) for group in
               (v["zeros"].word_select(k, size + 1) for k in range(len(v["zeros"]) // (size + 1)))]

@@ -17,7 +17,7 @@ class MfuPipeline(wiring.Component):
 
     Members:
         go, control, addresses: In. A word enters; operations on it; addresses of its operands.
-        turn, held: In. Place of the word in its iteration, and operands whose first element all lanes take, with `go`;
+        turn, held: In. Position of the word in its iteration, and operands whose first element all lanes take, at `go`;
             on machines with `more_functions`.
         word: In. That word, one cycle after `go`.
         reads: Out. Addresses for the operand ports. operands: In. Words of the operands, one cycle later.
@@ -34,9 +34,9 @@ class MfuPipeline(wiring.Component):
         self.units = [MultiFunctionUnit(config.mfu_lanes, config.more_functions, config.mfu_registers)
                       for _ in range(MFUS)]
         addresses = data.ArrayLayout(address_bits(config), len(OPERANDS))
-        place = {"turn": In(turn(config.mfu_lanes)), "held": In(len(OPERANDS))} if config.more_functions else {}
+        turns = {"turn": In(turn(config.mfu_lanes)), "held": In(len(OPERANDS))} if config.more_functions else {}
         super().__init__({
-            "go": In(1), **place, "control": In(controls(config)), "addresses": In(addresses),
+            "go": In(1), **turns, "control": In(controls(config)), "addresses": In(addresses),
             "word": In(word(config)), "reads": Out(addresses),
             "operands": In(data.ArrayLayout(word(config), len(OPERANDS))),
             "o": Out(results(config)), "valid": Out(1)})

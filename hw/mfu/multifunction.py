@@ -27,7 +27,7 @@ class MultiFunctionUnit(wiring.Component):
         control: In(control). Codes of the stages for this word, with `value`, and for each tap the `Tap` it carries on.
         addend: In(16 x lanes). The operand of the add stage, with `value`.
         factor: In(16 x lanes). The operand of the multiply stage, `factor_at` cycles after `value`.
-        turn: In(`payloads.turn`). Place of the word in its iteration, with `value`; there with `more` only.
+        turn: In(`payloads.turn`). Position of the word in its iteration, with `value`; there with `more` only.
         value_out: Out(16 x lanes). The value after the multiply stage.
         tap_out: Out(2 words). Values that the taps carry out of the unit.
 
@@ -40,10 +40,10 @@ class MultiFunctionUnit(wiring.Component):
         self.factor_at = timing.factor_due(lanes, registers, more=more)
         self.latency = timing.mfu(lanes, registers, more=more)
         word = data.ArrayLayout(16, lanes)
-        place = {"turn": In(turn(lanes))} if more else {}
+        turns = {"turn": In(turn(lanes))} if more else {}
         super().__init__({
             "value": In(word), "tap": In(data.ArrayLayout(word, TAPS)), "control": In(control(more=more)),
-            "addend": In(word), "factor": In(word), **place,
+            "addend": In(word), "factor": In(word), **turns,
             "value_out": Out(word), "tap_out": Out(data.ArrayLayout(word, TAPS))})
 
     def elaborate(self, platform):

@@ -13,8 +13,8 @@ from concord.spec.isa.operations import Operation, Stage, code_bits
 from concord.spec.machine import timing
 from concord.spec.numbers.reduction import ELEMENT_BITS, TOTAL_BITS, UNIT_BITS
 
-_LOWEST = ~0x7C00  # the place of -inf
-_ELEMENT = 3  # cycles from a number to its units, place and kind
+_LOWEST = ~0x7C00  # the rank of -inf
+_ELEMENT = 3  # cycles from a number to its units, rank and kind
 
 
 class Reducer(wiring.Component):
@@ -26,7 +26,7 @@ class Reducer(wiring.Component):
     Members:
         i: In(16 x lanes). Words of iterations, in order.
         op: In. Code of the add stage, which chooses the result.
-        turn: In(`payloads.turn`). Place of the word in its iteration, with `i`.
+        turn: In(`payloads.turn`). Position of the word in its iteration, with `i`.
         o: Out(16). The reduction.
 
     Timing:
@@ -46,9 +46,9 @@ class Reducer(wiring.Component):
             self.op == Operation.V_SUM.code, self.turn.valid, self.turn.first))
         lanes = [self._element(m, Binary16(self.i[lane]), (self.turn.tail != 0) & (lane >= self.turn.tail))
                  for lane in range(self.lanes)]
-        units, places, kinds = zip(*lanes, strict=True)
+        units, ranks, kinds = zip(*lanes, strict=True)
         total = self._total(m, _tree(m, units, lambda a, b: a + b), used, first)
-        largest = self._largest(m, _tree(m, places, lambda a, b: Mux(a > b, a, b)), used, first)
+        largest = self._largest(m, _tree(m, ranks, lambda a, b: Mux(a > b, a, b)), used, first)
         kind = self._kinds(m, _tree(m, kinds, lambda a, b: a | b), used, first)
 
         m.submodules.rounder = rounder = Binary16Rounder(TOTAL_BITS, range(UNIT_BITS, UNIT_BITS + 1))
@@ -63,7 +63,7 @@ class Reducer(wiring.Component):
         return m
 
     def _element(self, m, number, absent):
-        """An element in units of 2**-24, its place in the order of numbers, and NaN, +inf, -inf: all `_ELEMENT` later.
+        """An element in units of 2**-24, its rank in the order of numbers, and NaN, +inf, -inf: all `_ELEMENT` later.
 
         Their cycles prepare the shift, shift, and negate.
         """
@@ -86,10 +86,10 @@ class Reducer(wiring.Component):
             m.d.sync += total.eq(Mux(first, 0, total) + unit)
         return total
 
-    def _largest(self, m, place, taken, first):
+    def _largest(self, m, rank, taken, first):
         largest = Signal(signed(16), reset_less=True)
-        with m.If(taken & (first | (place > largest))):
-            m.d.sync += largest.eq(place)
+        with m.If(taken & (first | (rank > largest))):
+            m.d.sync += largest.eq(rank)
         return largest
 
     def _kinds(self, m, kinds, taken, first):

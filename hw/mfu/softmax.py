@@ -15,7 +15,7 @@ _STEPS = (QUOTIENT_BITS + 1) // 2  # cycles of a division, which yields two bits
 _LOWEST = -1 << SPAN_BITS - 1  # what -inf becomes in units of 2**-16, below all finite numbers
 _DROPPED = 8  # a subnormal counts units of 2**-24, the sums units of 2**-16
 _BUFFER = 2  # cycles from the address of a word of the buffer to the word
-_PLACE = 4  # cycles from a word to the place of one of its elements
+_SCALED = 4  # cycles from a word to one of its elements in units of 2**-16
 
 
 class Softmax(wiring.Component):
@@ -61,7 +61,7 @@ class Softmax(wiring.Component):
         # The buffer answers a cycle later, which the output of a block RAM takes alone.
         word = Mux(loading, self.i.p.word.as_value(), delay(m, read.data, 1))
         entering = Mux(loading, lane, delay(m, lane, _BUFFER))
-        place, undefined, largest = self._place(m, word, entering, loading, (index == 0) & (lane == 0))
+        place, undefined, largest = self._scaled(m, word, entering, loading, (index == 0) & (lane == 0))
         term, (*_, nearly_added, added), divided = self._term(m, largest - place, adding, dividing)
         total = Signal(sum_bits(config.softmax_words * lanes))
         quotient, ready = self._divide(m, term, divided, total)
@@ -114,8 +114,8 @@ class Softmax(wiring.Component):
             m.d.comb += self.busy.eq(~fsm.ongoing("LOAD"))
         return m
 
-    def _place(self, m, word, lane, loading, first):
-        """The present element in units of 2**-16, `_PLACE` later; whether the result is a NaN; the largest place.
+    def _scaled(self, m, word, lane, loading, first):
+        """The present element in units of 2**-16, `_SCALED` later; whether the result is a NaN; the largest one so far.
 
         The cycles choose the element, prepare its shift, shift it, and round it down.
         """
@@ -130,8 +130,8 @@ class Softmax(wiring.Component):
         m.d.sync += place.eq(floor.as_signed())
 
         strange = element.exponent.all() & (element.fraction.any() | ~element.sign)  # NaN or +inf
-        undefined, (entered, *_, placed) = Signal(), _later(m, loading, _PLACE)
-        first_entered, *_, first_placed = _later(m, loading & first, _PLACE)
+        undefined, (entered, *_, placed) = Signal(), _later(m, loading, _SCALED)
+        first_entered, *_, first_placed = _later(m, loading & first, _SCALED)
         with m.If(entered):
             m.d.sync += undefined.eq(strange | (undefined & ~first_entered))
         with m.If(placed & (first_placed | (place > largest))):
@@ -139,7 +139,7 @@ class Softmax(wiring.Component):
         return place, undefined | (largest == _LOWEST), largest
 
     #: Cycles from the address of an element to its term; one of them finds the distance.
-    _term_latency = _BUFFER + _PLACE + 1 + Exponential.latency
+    _term_latency = _BUFFER + _SCALED + 1 + Exponential.latency
 
     def _term(self, m, distance, adding, dividing):
         """The term of the element of `_term_latency` cycles ago, and whether it entered to be added, or divided.

@@ -10,7 +10,7 @@ from concord.hw.mvm.row_tiles import RowTiles, column_step, row_tile, sums
 from concord.spec.machine import timing
 from concord.spec.machine.config import Config
 
-STEPS = 6  # steps whose marks are looked up ahead; a place is known to be free one cycle late
+STEPS = 6  # steps whose marks are looked up ahead; a slot is known to be free one cycle late
 
 
 def beat(config: Config) -> data.StructLayout:

@@ -52,15 +52,15 @@ class ColumnWalker(wiring.Component):
         widths = [width] * 4 + [REGISTER_BITS]
         # The turns of each loop so far, from 0 on, whether the present one is the last, and the address at which it has
         # begun. The last turn is found one turn ahead.
-        place = data.StructLayout({"turn": data.StructLayout(dict(zip(LOOPS, widths, strict=False))),
+        position = data.StructLayout({"turn": data.StructLayout(dict(zip(LOOPS, widths, strict=False))),
                                    "last": data.StructLayout(dict.fromkeys(LOOPS[:-1], 1)),
                                    "base": data.StructLayout(dict.fromkeys(LOOPS, entry_address(config)))})
         self.counts = dict(zip(LOOPS, self._counts(self.job.p, width), strict=False))
         self.single = Signal(data.StructLayout(dict.fromkeys(LOOPS[:-1], 1)))  # loops of one turn
-        self.limit = Signal(place["turn"].shape)  # number of the last turn but one
+        self.limit = Signal(position["turn"].shape)  # number of the last turn but one
         strides = (1, p.window.step, p.window.pitch, p.window.group, p.stride_x, p.stride_y)
-        now, iteration, active, go = Signal(place), Turns("all_iterations"), Signal(), Signal()
-        advance, begins = Signal(), Signal()  # the place changes; to the first one of the next job
+        now, iteration, active, go = Signal(position), Turns("all_iterations"), Signal(), Signal()
+        advance, begins = Signal(), Signal()  # the position changes; to the first one of the next job
 
         at, there, ended = now, [Const(1)], Const(0)
         for j in range(config.tile_engines):
@@ -94,9 +94,9 @@ class ColumnWalker(wiring.Component):
         return window.vectors[:width], window.x[:width], window.y[:width], job.row_tiles[:width], job.iterations_x
 
     def _advance(self, m, at, ends, strides, load=None):
-        """The place after `at`: the first loop whose entry in `ends` is low makes a turn, or the loop after them.
+        """The position after `at`: the first loop whose entry in `ends` is low makes a turn, or the loop after them.
 
-        Where there is `load` and it is high, it is the first place of the next job. One adder serves all loops, and
+        Where there is `load` and it is high, it is the first position of the next job. One adder serves all loops, and
         the load too.
         """
         loops = LOOPS[:len(ends) + 1]

@@ -167,8 +167,8 @@ class SharedProducts:
     def _triple(self, m, first, second, total):
         """The three sums of a triple, three cycles later."""
         # Without what the inverted signs add: first = b * 2**shift + a, second = c * 2**shift + b.
-        places = self.weights.bits - 1
-        first, second = (delay(m, shifted_sum(both, total, places, minus=True)[:len(both)].as_signed(), 1)
+        shift = self.weights.bits - 1
+        first, second = (delay(m, shifted_sum(both, total, shift, minus=True)[:len(both)].as_signed(), 1)
                          for both in (first, second))
         # The upper part of `first` is b plus that of a. So the difference is c * 2**shift minus the upper part of a.
         upper = first >> self.shift
@@ -214,9 +214,9 @@ def plane_dot(m: Module, platform, weights, operand: list, *, fmts: tuple[Format
     """
     bits = [weight.as_unsigned() for weight in weights]
     planes = [_plane(m, platform, [weight[k] for weight in bits], operand) for k in range(fmts[0].bits)]
-    places = [1] * len(planes)  # number of bits of the weights in each plane
+    widths = [1] * len(planes)  # number of bits of the weights in each plane
     while len(planes) > 1:
-        planes, places = _joined(m, planes, places, [len(operand) * end for end in extremes(fmts[1])])
+        planes, widths = _joined(m, planes, widths, [len(operand) * end for end in extremes(fmts[1])])
     return within(planes[0], *(len(operand) * a * b for a in extremes(fmts[0]) for b in extremes(fmts[1])))
 
 
@@ -230,7 +230,7 @@ def _plane(m, platform, gates, operand):
     return adder_tree(m, [delay(m, one, 1) for one in sums])
 
 
-def _joined(m, planes, places, sums):
+def _joined(m, planes, widths, sums):
     """Neighbouring planes in pairs, and the number of bits of each, one cycle later.
 
     Args:
@@ -239,14 +239,14 @@ def _joined(m, planes, places, sums):
     values, counts = [], []
     for k in range(0, len(planes) - 1, 2):
         top = k + 2 == len(planes)
-        value = shifted_sum(planes[k], planes[k + 1], places[k], minus=top and places[k + 1] == 1)
-        count = places[k] + places[k + 1]
+        value = shifted_sum(planes[k], planes[k + 1], widths[k], minus=top and widths[k + 1] == 1)
+        count = widths[k] + widths[k + 1]
         ends = (-(1 << count - 1), (1 << count - 1) - 1) if top else (0, (1 << count) - 1)
         values.append(delay(m, within(value, *(a * b for a in ends for b in sums)), 1))
         counts.append(count)
     if len(planes) % 2:
         values.append(delay(m, planes[-1], 1))
-        counts.append(places[-1])
+        counts.append(widths[-1])
     return values, counts
 
 

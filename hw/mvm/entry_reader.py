@@ -68,17 +68,17 @@ class EntryReader(wiring.Component):
         with m.If(move):
             m.d.sync += valid.eq(i.valid)
 
-        places = [low_high(address, engines) for address in steps.o.p.addresses]
+        addresses = [low_high(address, engines) for address in steps.o.p.addresses]
         there = [j < steps.o.p.columns for j in range(engines)]
-        early = [there[j] & Cat(there[k] & (places[k][0] == places[j][0]) for k in range(j + 1, engines)).any()
+        early = [there[j] & Cat(there[k] & (addresses[k][0] == addresses[j][0]) for k in range(j + 1, engines)).any()
                  for j in range(engines)]
         done = Signal(engines)  # columns that have been read early
         pending = Cat(early) & ~done
         wanted = Mux(pending.any(), pending, Cat(there) & ~Cat(early))
         m.d.comb += [self.ready.eq(steps.o.valid & ~pending.any()), self.conflict.eq(steps.o.valid & pending.any())]
-        picked = self._read(m, [bank for bank, _ in places], [index for _, index in places], wanted)
+        picked = self._read(m, [bank for bank, _ in addresses], [index for _, index in addresses], wanted)
         m.d.sync += done.eq(Mux(self.go & self.end, 0, done | Mux(self.conflict, picked, 0)))
-        self._collect(m, [bank for bank, _ in places], early, Mux(self.conflict, picked, 0))
+        self._collect(m, [bank for bank, _ in addresses], early, Mux(self.conflict, picked, 0))
         return m
 
     def _written(self, words, writers, step, j):

@@ -75,7 +75,7 @@ class EntryWriter(wiring.Component):
             *(jobs.i.p[name].eq(job[name]) for name in ("iterations", "iterations_x")),
             self.block.eq(self.quantizer.block), self.invalid.eq(self.quantizer.invalid)]
         self._quantize(m, modes.o)
-        self._write(m, self._place(m, jobs.o))
+        self._write(m, self._address(m, jobs.o))
         return m
 
     def _quantize(self, m, modes):
@@ -89,7 +89,7 @@ class EntryWriter(wiring.Component):
         with m.If(ends):
             m.d.sync += turn.eq(Mux(modes.ready, 1, turn + 1))
 
-    def _place(self, m, jobs):
+    def _address(self, m, jobs):
         """Address of the present entry, and the progress. Returns whether the chain's entries are unsigned."""
         o, bits, active = self.quantizer.o, address_bits(self.config), Signal()
         address, start, following = Signal(bits), Signal(bits), Signal(bits)

@@ -18,7 +18,7 @@ def record(config: Config) -> data.StructLayout:
 
 
 def record_write(config: Config) -> data.StructLayout:
-    """A record, and the place to write it to."""
+    """A record, and the address to write it to."""
     return data.StructLayout({"valid": 1, "tile": range(config.matrix_tiles), "row": range(config.native_dim),
                               "group": range(config.groups), "record": record(config)})
 

@@ -9,7 +9,7 @@ from concord.spec.isa.instructions import ADDRESS_BITS, REGISTER_BITS
 from concord.spec.machine.config import Config
 
 #: Position within a product, and what follows from it for the present step, which is computed with the step before.
-Place = data.StructLayout({
+ProductPosition = data.StructLayout({
     "row_base": ADDRESS_BITS, "tile": ADDRESS_BITS, "step": REGISTER_BITS, "columns_left": REGISTER_BITS,
     "words_left": REGISTER_BITS, "rows_left": REGISTER_BITS, "row_tiles_left": REGISTER_BITS,
     "iterations_left": REGISTER_BITS, "bias_address": ADDRESS_BITS, "last_column": 1, "last_row_tile": 1,
@@ -87,7 +87,7 @@ class RowTiles(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config, p, step, result = self.config, Signal(Product), self.step.p, self.row_tile.p
-        place, go, engines = Signal(Place), Signal(), self.config.tile_engines
+        place, go, engines = Signal(ProductPosition), Signal(), self.config.tile_engines
         self.lead = Signal(lead(config)) if config.partial_sums else None
         columns, needed = Signal(step.columns.shape()), Signal(REGISTER_BITS)
         words, rows = Signal(step.words.shape()), Signal(step.rows.shape())

@@ -130,8 +130,8 @@ class TileEngine(wiring.Component):
             value = Mux(integer, value, value.shift_left(self.config.alignment))
         while len(amount):
             for k in range(min(_SHIFTS, len(amount))):
-                place = 1 << shift_bits(self.config) - len(amount) + k
-                value = Mux(amount[k], value.shift_left(place), value)[:self.width].as_signed()
+                distance = 1 << shift_bits(self.config) - len(amount) + k
+                value = Mux(amount[k], value.shift_left(distance), value)[:self.width].as_signed()
             value = delay(m, value, 1)
             amount = delay(m, amount[_SHIFTS:], 1) if len(amount) > _SHIFTS else ()
         return value

@@ -11,9 +11,9 @@ from concord.spec.isa.instructions import REGISTER_BITS
 from concord.spec.isa.memories import VRFS
 from concord.spec.machine.config import Config
 
-#: Place of a word: number of its iteration; whether it is the first or last word of its iteration, and this the first
+#: Position of a word: the iteration; whether it is the first or last word of its iteration, and this the first
 #: or last iteration of the chain.
-Place = data.StructLayout({
+WordPosition = data.StructLayout({
     "valid": 1, "iteration": REGISTER_BITS, "first_word": 1, "first_iteration": 1, "last_word": 1, "last_iteration": 1})
 
 
@@ -74,7 +74,7 @@ class AddressGenerator(wiring.Component):
         vectors: Out(`vector_reads`). Reads of the vector memories.
         net, pop: In(stream word). Words from NetQ and from MvmQ.
         outside: In(stream word). Words from Dram, on machines with Dram.
-        walked, coming, present: Out(`Place`). The words of `Ahead`. advance, begins, move: Out(1). What it needs.
+        walked, coming, present: Out(`WordPosition`). The words of `Ahead`. advance, begins, move: Out(1). Its needs.
         go: Out(1). The present word is taken in this cycle. word: Out. That word, VECTOR_READ cycles later.
         last: Out(1). The present word is the last one of the chain.
         starved: Out(1). The queue is empty. waits: Out(1). The word is missing, or an older chain must still write it.
@@ -90,7 +90,7 @@ class AddressGenerator(wiring.Component):
             "job": In(stream.Signature(walk(config))), "hold": In(1), "mfu": In(progress(config)),
             "copy": In(progress(config)), "vectors": Out(vector_reads(config)),
             "net": In(stream.Signature(word(config))), "pop": In(stream.Signature(word(config))),
-            **outside_words(config), **{name: Out(Place) for name in ("walked", "coming", "present")},
+            **outside_words(config), **{name: Out(WordPosition) for name in ("walked", "coming", "present")},
             **{name: Out(1) for name in ("advance", "begins", "move")},
             "go": Out(1), "word": Out(word(config)), "last": Out(1), "starved": Out(1), "waits": Out(1)})
 
@@ -110,13 +110,13 @@ class AddressGenerator(wiring.Component):
         for pipe in ("mfu", "copy"):
             values[pipe] = pending(m, f"pending_{pipe}", words.of_job(pipe, source[pipe]), address, reads)
         coming, present = words.carry_all(values)
-        names = [name for name in Place.members if name != "valid"]
-        places, _ = words.carry_all({name: self.walked[name] for name in names})
+        names = [name for name in WordPosition.members if name != "valid"]
+        carried, _ = words.carry_all({name: self.walked[name] for name in names})
         queue, valid = words.queue(), Signal()
         with m.If(self.move):
             m.d.sync += self.present.eq(self.coming)
         m.d.comb += [
-            *(self.coming[name].eq(places[name]) for name in names), self.coming.valid.eq(queue.o.valid),
+            *(self.coming[name].eq(carried[name]) for name in names), self.coming.valid.eq(queue.o.valid),
             self.move.eq(~self.present.valid | self.go), self.advance.eq(~valid | queue.i.ready),
             self.walked.valid.eq(valid),
             self.begins.eq(~valid | (self.walked.last_word & self.walked.last_iteration)),

@@ -71,13 +71,13 @@ class Copy(wiring.Component):
         words.queue()
 
         # The first word of a tile also sends its load request. Tiles that are made of vectors have their own.
-        place, first = source.present, Signal()
+        position, first = source.present, Signal()
         ending, ended = Signal(), Signal()
         requests, holds, tag = present["matrix"], ~ahead.room | ~certain | ending, present["matrix"]
         if dram:
             vectors = present["vectors"]
             requests, tag = requests & ~vectors, Cat(tag, vectors)
-            holds |= vectors & place.first_word & place.first_iteration & ~ahead.empty
+            holds |= vectors & position.first_word & position.first_iteration & ~ahead.empty
         wiring.connect(m, wiring.flipped(self.net), source.net)
         wiring.connect(m, source.vectors, wiring.flipped(self.vectors))
         if self.config.dram_words:
@@ -85,13 +85,13 @@ class Copy(wiring.Component):
             wiring.connect(m, back.outside, wiring.flipped(self.stored))
         m.d.comb += [
             *source.walk(job), source.job.valid.eq(self.job.valid), self.job.ready.eq(source.job.ready),
-            source.mfu.eq(self.mfu), source.copy.eq(self.progress), first.eq(requests & place.first_word),
+            source.mfu.eq(self.mfu), source.copy.eq(self.progress), first.eq(requests & position.first_word),
             source.hold.eq(holds | (present["serial"] & ~ahead.empty)
-                           | (first & ~(self.load.ready & (ahead.empty | ~place.first_iteration)))),
-            self.load.valid.eq(first & source.go), self.load.p.tile.eq(present["tile"] + place.iteration),
+                           | (first & ~(self.load.ready & (ahead.empty | ~position.first_iteration)))),
+            self.load.valid.eq(first & source.go), self.load.p.tile.eq(present["tile"] + position.iteration),
             self.load.p.integer.eq(present["integer"]),
             ahead.take.eq(source.go), ahead.tag.eq(tag), ahead.word.eq(source.word),
-            self.busy.eq(source.go), self.waits.eq(place.valid & ~source.go), self.starved.eq(source.starved)]
+            self.busy.eq(source.go), self.waits.eq(position.valid & ~source.go), self.starved.eq(source.starved)]
 
         # After the last word of a chain of tiles, the next chain waits until all of them are loaded.
         loaded, loads, tiles = Signal(TICKET), Signal(REGISTER_BITS), Signal(REGISTER_BITS)

@@ -48,15 +48,15 @@ class EntryHazards(wiring.Component):
         return m
 
     def _writers(self, m):
-        """A writer takes the place of the one whose ticket is smaller by ENTRY_WRITERS, once that one is finished."""
-        places = (ENTRY_WRITERS - 1).bit_length()
+        """A writer replaces the one whose ticket is smaller by ENTRY_WRITERS, once that one is finished."""
+        bits = (ENTRY_WRITERS - 1).bit_length()
         ahead = (self.write_ticket - ENTRY_WRITERS - self.entries_done)[:TICKET].as_signed()
         m.d.sync += self.write_room.eq(ahead <= 0)
         with m.If(self.restart):
             m.d.sync += self.writers.eq(0)
         for k, writer in enumerate(self.writers):
             now = Signal(name=f"write{k}")
-            m.d.sync += now.eq(self.write & (self.write_ticket[:places] == k))
+            m.d.sync += now.eq(self.write & (self.write_ticket[:bits] == k))
             with m.If(now):
                 m.d.sync += [writer.ticket.eq(self.write_ticket), writer.lo.eq(self.write_lo),
                              writer.hi.eq(self.write_hi)]

@@ -36,7 +36,7 @@ class Issue(wiring.Component):
         go: Out(1). A word is issued. enter: Out(1). It enters the units, one cycle later. word: Out. That word, one
             cycle after `enter`.
         control: Out. Operations of the units on it. addresses: Out. Addresses of its operands. Both with `enter`.
-        turn, held: Out. Place of the word in its iteration, and operands whose first element all lanes take, with
+        turn, held: Out. Position of the word in its iteration, and operands whose first element all lanes take, with
             `enter`; on machines with `more_functions`.
         stages, reads: Out. Stages that process the word, and operands that it reads; both with `go`.
         to_net: Out(1). The word is written to NetQ. popped: Out(1). The word comes from MvmQ.
@@ -134,12 +134,12 @@ class Issue(wiring.Component):
 
     def _operands(self, m, source, words):
         """Drive the addresses of the operands. Returns whether all operands will be written when they are read."""
-        job, place, bits = self.job.p, source.walked, address_bits(self.config)
+        job, position, bits = self.job.p, source.walked, address_bits(self.config)
         stride, moved = words.of_job("stride_out", job.stride_out), Signal(bits)
         with m.If(source.advance):
             with m.If(source.begins):
                 m.d.sync += moved.eq(job.stride_out)
-            with m.Elif(place.last_word):
+            with m.Elif(position.last_word):
                 m.d.sync += moved.eq(moved + stride)
         issued = Signal(TICKET, init=1)  # ticket of the first chain that is not issued
         with m.If(source.go & source.last):

@@ -39,7 +39,7 @@ class RangeTable(wiring.Component):
         m = Module()
         layout = data.StructLayout({"valid": 1, "ticket": TICKET, "first": self.bits, "stop": self.bits + 1})
         chains = [Signal(layout, name=f"chain{k}") for k in range(CHAINS)]
-        ahead = (self.ticket - CHAINS - self.done)[:TICKET].as_signed()  # the chain whose place it takes is finished
+        ahead = (self.ticket - CHAINS - self.done)[:TICKET].as_signed()  # the chain whose slot it takes is finished
         m.d.sync += self.room.eq(ahead <= 0)
         candidates = []
         for k, chain in enumerate(chains):

@@ -99,7 +99,7 @@ class Writeback(wiring.Component):
         return ~job.outside | self.outside.ready | stored
 
     def _walk(self, m, active, fire):
-        """Walk through the words of the present job. Returns it, the place of the word, and its addresses."""
+        """Walk through the words of the present job. Returns it, the position of the word, and its addresses."""
         word, iteration, moved = Turns("word"), Turns("iteration"), Signal(address_bits(self.config))
         advance, begins = ~active | fire, ~active | (word.last & iteration.last)
         ahead = Ahead(m, advance=advance, begins=begins, coming=active, move=fire)

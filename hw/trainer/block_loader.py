@@ -84,13 +84,13 @@ class BlockLoader(wiring.Component):
         return m
 
     def _walk(self, m, job, rows, taps, k):
-        """What walkers walk through: taps of b in mode rows, rows of b at the place of a tap in mode columns."""
+        """What walkers walk through: taps of b in mode rows, rows of b at the position of a tap in mode columns."""
         b = job.b
         strides = ((b.s0, job.a_s0), (b.jump1, b.pitch1), (b.jump2, b.pitch2))
         m.d.comb += [rows.view.eq(b), rows.c1.eq(taps.c1), rows.c2.eq(taps.c2),
                      rows.offset.eq(taps.offset + Mux(job.mode | job.turned, 0, k))]
         m.d.comb += [taps.taps[name].eq(job[name]) for name in ("n0", "n1", "n2")]
-        m.d.comb += [stride.eq(Mux(job.mode, columns, place)) for stride, (place, columns) in
+        m.d.comb += [stride.eq(Mux(job.mode, columns, own)) for stride, (own, columns) in
                      zip(taps.strides, strides, strict=True)]
 
     def _wait(self, m, opens, complete, empty):

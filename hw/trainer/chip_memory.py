@@ -106,6 +106,6 @@ class ChipMemory(wiring.Component):
     def _answer(self, m, read, memories):
         """What the memory of a read has found for it; zeros where it has asked for none."""
         number, zeros = (delay(m, value, SkewedMemory.latency) for value in (self._number(read), read.zeros))
-        held, places = Signal(Word), delay(m, turn(Mux(read.column, read.lane, read.word)), SkewedMemory.latency + 1)
+        held, distance = Signal(Word), delay(m, turn(Mux(read.column, read.lane, read.word)), SkewedMemory.latency + 1)
         m.d.sync += held.eq(Mux(zeros, 0, Array(memory.banks for memory in memories)[number]))
-        return Cat(rotated(m, list(held), places, last=True))
+        return Cat(rotated(m, list(held), distance, last=True))

@@ -49,8 +49,8 @@ class Dispatcher(wiring.Component):
         outlasts: Out(1). With `done`: what follows must wait until it has ended, as it reads or writes exponents.
         outside: Out(1). It writes to server memory; holds until the next start.
         write_view, clear_views: In(1). A `tensor` writes its view; no view is written.
-        transfer: In(1). added: In(1). The core's rows go to the present place of a `sum`, or are added from there.
-        first_place, next_place: In(1). The place of the first member is the present one, or that of the next member.
+        transfer: In(1). added: In(1). The core's rows go to the present region of a `sum`, or are added from there.
+        first_place, next_place: In(1). The region of the first member is the present one, or that of the next member.
         base_number: Out(5). base: In(signed(32)). A base register, one cycle later.
         number: Out(6). state: In(ExponentState). An exponent, one cycle later.
         unit: Out(1). lsb: Out. Exponent `number` gets sums of this unit.
@@ -233,7 +233,7 @@ class Dispatcher(wiring.Component):
                 with m.If(self.start):
                     m.next = "RESERVE"
             with m.State("RESERVE"):
-                m.d.comb += hazards.reserve.eq(hazards.free)  # without a place, that of the last one would be cleared
+                m.d.comb += hazards.reserve.eq(hazards.free)  # without a slot, that of the last one would be cleared
                 with m.If(hazards.free):
                     m.next = "VIEW"
             with m.State("VIEW"):

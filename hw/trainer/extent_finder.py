@@ -7,7 +7,7 @@ from concord.hw.trainer.bases import BASE
 from concord.hw.trainer.wires import COUNT, JUMP, STRIDE
 
 OFFSET = 28  #: Bits of the offset of a view.
-PLACE = signed(40)  #: Any sum of the terms of a view.
+SUM = signed(40)  #: Any sum of the terms of a view.
 ROWS = 3 * COUNT  #: Bits of a number of rows.
 TAPS = COUNT  #: Bits of a number of taps.
 _EXTRA = 17  #: Bits of a number of words behind the last one: as many as no memory on the chip has.
@@ -20,7 +20,7 @@ def _axis(number: int) -> dict:
 
 
 #: A view as an instruction uses it: its words begin at base + offset; each axis has taps; `further` is the count and
-#: `stride` the stride of a term that is the view's blocks or what the instruction puts in their place; `extra` words
+#: `stride` the stride of a term that is the view's blocks or what the instruction has instead of them; `extra` words
 #: follow the last one. The product of `count0`, `count1` and `count2` is wanted, too.
 Use = data.StructLayout({
     "base": signed(BASE), "offset": OFFSET, "planes": 3, "plane": STRIDE, "n0": COUNT, "s0": signed(STRIDE),
@@ -31,7 +31,7 @@ Use = data.StructLayout({
 #: of the counts; the lowest and the highest word, unless `empty`: all words are outside of the limits. `aligned`: all
 #: rows, planes and further parts begin at multiples of 16 words.
 Extent = data.StructLayout({
-    "first": PLACE, "jump1": signed(JUMP), "jump2": signed(JUMP), "rows": ROWS, "low": PLACE, "high": PLACE,
+    "first": SUM, "jump1": signed(JUMP), "jump2": signed(JUMP), "rows": ROWS, "low": SUM, "high": SUM,
     "empty": 1, "aligned": 1})
 
 
@@ -97,7 +97,7 @@ class ExtentFinder(wiring.Component):
         """Products of strides and numbers of steps, and of the counts, one a cycle."""
         held, rows = self.held, self.extent.rows
         low, high, first, counts = (Signal(name=f"to_{name}") for name in ("low", "high", "first", "rows"))
-        a, b, product = Signal(signed(2 * COUNT + 1)), Signal(_U), Signal(PLACE)
+        a, b, product = Signal(signed(2 * COUNT + 1)), Signal(_U), Signal(SUM)
         tags = [low, high, first, counts]
         m.d.sync += [tag.eq(0) for tag in tags]
         m.d.sync += product.eq(a * b)
@@ -119,9 +119,9 @@ class ExtentFinder(wiring.Component):
             with m.Case(5):
                 m.d.sync += [a.eq(rows), b.eq(held.count2), counts.eq(1)]
         found, (low, high, first, counts) = self.extent, later
-        for place, moves in ((found.first, first), (found.low, low), (found.high, high)):
+        for address, moves in ((found.first, first), (found.low, low), (found.high, high)):
             with m.If(moves):
-                m.d.sync += place.eq(place + product)
+                m.d.sync += address.eq(address + product)
         with m.If(counts):
             m.d.sync += rows.eq(product)
 

@@ -3,7 +3,7 @@
 from amaranth import *
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
-from concord.hw.trainer.hazards import PLACES
+from concord.hw.trainer.hazards import FLIGHTS
 
 
 class JobQueue(wiring.Component):
@@ -14,26 +14,26 @@ class JobQueue(wiring.Component):
         two: Whether another job may come while one waits, so that what follows both is dispatched, too.
 
     Members:
-        put: In(1). job: In. A job comes, which waits until no instruction at the places `waits` is active; not while
+        put: In(1). job: In. A job comes, which waits until no instruction in the slots `waits` is active; not while
             `full`.
-        waits: In(8). active: In(8). Places of instructions in flight.
+        waits: In(8). active: In(8). Slots of instructions in flight.
         full: Out(1). There is no room for a job.
         o: Out(stream of a job). The first job, once it waits for nothing.
 
     Timing:
         A job leaves two cycles after the last instruction that it waits for has ended. With `two`, a job goes to the
-        first place in the second cycle after it came or that place became free.
+        first slot in the second cycle after it came or that slot became free.
     """
 
     def __init__(self, job, two: bool = False):
         self.two = two
         super().__init__({
-            "put": In(1), "job": In(job), "waits": In(PLACES), "active": In(PLACES), "full": Out(1),
+            "put": In(1), "job": In(job), "waits": In(FLIGHTS), "active": In(FLIGHTS), "full": Out(1),
             "o": Out(stream.Signature(job))})
 
     def elaborate(self, platform):
         m = Module()
-        there, comes, job, waits, left = Signal(), Signal(), Signal.like(self.job), Signal(PLACES), Signal(PLACES)
+        there, comes, job, waits, left = Signal(), Signal(), Signal.like(self.job), Signal(FLIGHTS), Signal(FLIGHTS)
         m.d.sync += left.eq(left & self.active)
         with m.If(there & ~left.any()):
             m.d.sync += self.o.valid.eq(1)

@@ -71,7 +71,7 @@ class MantissaWords(wiring.Component):
         return Mux(odd, masks.o.p[self.lanes:], masks.o.p[:self.lanes]) | (~self.masked).replicate(self.lanes)
 
     def _write(self, m, words):
-        """Give the words of the queue, each at its place."""
+        """Give the words of the queue, each at its address."""
         m.submodules.places = places = Queue(CHIP_ADDRESS, ROOM)
         count, offset, number = Signal(range(ROOM + 1)), Signal(CHIP_ADDRESS), Signal(3)
         taken = self.write.valid & self.write.ready

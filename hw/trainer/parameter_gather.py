@@ -69,8 +69,8 @@ class ParameterGather(wiring.Component):
         with m.If(taken):
             m.d.sync += plane.eq(Mux(ends, 0, plane + 1))
         m.d.sync += gathered.eq((taken & ends) | (gathered & ~moves))
-        for place, word in enumerate(words):
-            with m.If(taken & (plane == place)):
+        for index, word in enumerate(words):
+            with m.If(taken & (plane == index)):
                 m.d.sync += word.eq(Value.cast(self.words.payload))
         return gathered, gathered | plane.any(), words
 
@@ -87,8 +87,8 @@ class ParameterGather(wiring.Component):
             m.d.sync += row.eq(row + 1)
         with m.If(self.sums.valid):
             m.d.sync += sums.eq(Value.cast(self.sums.sums))
-        for place, lane in enumerate(plain):
-            with m.If(self.sums.valid & (answered == place)):
+        for index, lane in enumerate(plain):
+            with m.If(self.sums.valid & (answered == index)):
                 m.d.sync += lane.eq(self.sums.sums[PLAIN_LANE])
         return answered == needed, sums, Cat(plain)
 

@@ -12,7 +12,7 @@ from concord.spec.trainer.config import LANES
 TOTAL = 24  #: Bits of a total: up to 225 gradients of 16 bits, sign included.
 OTHER = 16  #: Bits of the number beside it.
 
-#: What the words of a row have become: totals; which of them count; numbers of b, or places that windows have chosen;
+#: What the words of a row have become: totals; which of them count; numbers of b, or pixels that windows have chosen;
 #: lanes of the mask.
 PoolingRow = data.StructLayout({
     "totals": data.ArrayLayout(signed(TOTAL), LANES), "counts": LANES,
@@ -52,7 +52,7 @@ class PoolingLanes(wiring.Component):
         return m
 
     def _total(self, m, platform, byte, total, larger, counts):
-        """Add a byte, or put it in the place of the total."""
+        """Add a byte, or replace the total by it."""
         use, number = self.tag.use, byte.as_signed()
         term = Mux(use == Use.LOW, byte, Mux(use == Use.HIGH, Cat(Const(0, 8), byte).as_signed(), number))
         with m.If(larger | self.uses[Use.SUM] | self.uses[Use.LOW] | self.uses[Use.HIGH]):
@@ -60,7 +60,7 @@ class PoolingLanes(wiring.Component):
             m.d.sync += total.eq(gated_sum(m, platform, adds, total, counts, term))
 
     def _other(self, m, byte, other, larger):
-        """Take a byte, or the place in the window, as the number beside the total."""
+        """Take a byte, or the index in the window, as the number beside the total."""
         uses = self.uses
         with m.If(larger | uses[Use.OTHER] | uses[Use.OTHER_LOW]):
             m.d.sync += other[:8].eq(Mux(self.tag.use == Use.LARGEST, self.tag.index, byte))

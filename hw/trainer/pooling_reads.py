@@ -21,14 +21,14 @@ class Use(enum.Enum, shape=4):
     SUM = 1  #: Bytes with their sign are added to the totals.
     LOW = 2  #: Low bytes are added.
     HIGH = 3  #: High bytes are added.
-    LARGEST = 4  #: A byte that is larger becomes the total, and its place in the window the other number.
+    LARGEST = 4  #: A byte that is larger becomes the total, and its index in the window the other number.
     OTHER = 5  #: Bytes with their sign become the other numbers.
-    OTHER_LOW = 6  #: Low bytes become the other numbers; places that windows have chosen do, too.
+    OTHER_LOW = 6  #: Low bytes become the other numbers; pixels that windows have chosen do, too.
     OTHER_HIGH = 7  #: High bytes are put above them.
     MASK = 8  #: Bytes decide which lanes of y may be other than 0.
 
 
-#: `first`: totals begin anew. `last`: the row is complete. `index`: place of the pixel in the window.
+#: `first`: totals begin anew. `last`: the row is complete. `index`: index of the pixel in the window.
 PoolingTag = data.StructLayout({"use": Use, "first": 1, "last": 1, "index": INDEX})
 #: A word to be read, or zeros, and what becomes of it.
 PoolingRead = data.StructLayout({"word": CHIP_ADDRESS, "zeros": 1, "tag": PoolingTag})
@@ -101,7 +101,7 @@ class PoolingReads(wiring.Component):
             m.d.sync += self.step.eq(Asked.MASK if then is None else then)
 
     def _pool(self, m):
-        """The places of a window, one after the other."""
+        """The pixels of a window, one after the other."""
         with m.If(self.step == Asked.ROW):
             self._read(m, self.x.word, ~self.x.inside, Mux(self.job.mean, Use.SUM, Use.LARGEST),
                        first=self.taps.first, then=Asked.ROW)
@@ -174,7 +174,7 @@ class PoolingReads(wiring.Component):
             m.d.sync += self.begun.eq(~self.final & (self.begun | (self.step == Asked.HIGH)))
 
     def _taps(self, m):
-        """Walk through the places of a window, or through the planes of a."""
+        """Walk through the pixels of a window, or through the planes of a."""
         job, taps, pool = self.job, self.taps, self.job.kind == POOL
         walks = (self.step == Asked.ROW) | (self.step == Asked.HIGH)
         m.d.comb += [

@@ -9,8 +9,8 @@ from concord.hw.lib.arithmetic import loaded_sum
 from concord.hw.trainer.grants import chosen
 from concord.hw.trainer.wires import CHIP_ADDRESS, COUNT, PoolingJob
 
-INDEX = 8  #: Bits of the place of a pixel in a window, i * size + j.
-_PLACE = signed(5)  #: A place in a window along an axis; below 0, the window begins behind the pixel.
+INDEX = 8  #: Bits of the index of a pixel in a window, i * size + j.
+_POSITION = signed(5)  #: A position in a window along an axis; below 0, the window begins behind the pixel.
 
 
 class PoolingWindows(wiring.Component):
@@ -68,7 +68,7 @@ class PoolingWindows(wiring.Component):
         return m
 
     def _count(self, m, count, moves):
-        """Whether an axis of y stands on its last place; behind that it begins anew."""
+        """Whether an axis of y stands on its last pixel; behind that it begins anew."""
         left = Signal(COUNT)
         ends = left == 1
         with m.If(self.start | moves):
@@ -78,9 +78,9 @@ class PoolingWindows(wiring.Component):
     def _axis(self, m, count, begins, steps, again, turns):
         """An axis of windows: the present window, and the first one that may hold the pixel."""
         axis = _Axis()
-        place, left = Signal(_PLACE), Signal(COUNT)  # of the first window: place of the pixel in it, windows from it on
+        place, left = Signal(_POSITION), Signal(COUNT)  # of the first window: the pixel in it, windows from it on
         after, stride = (place + 1)[:len(place)].as_signed(), self.job.stride
-        fresh, rest = Signal(_PLACE), Signal(COUNT)  # the same for the next pixel
+        fresh, rest = Signal(_POSITION), Signal(COUNT)  # the same for the next pixel
         m.d.comb += [axis.moves.eq(after == self.job.size), fresh.eq(after - Mux(axis.moves, stride, 0)),
                      rest.eq(left - (axis.moves & left.any()))]
         with m.If(begins):
@@ -97,16 +97,16 @@ class PoolingWindows(wiring.Component):
 
 
 class _Axis:
-    """Wires of an axis: of the present window, the place of the pixel in it, and the number of windows from it on."""
+    """Wires of an axis: of the present window, the position of the pixel, and the number of windows from it on."""
 
     def __init__(self):
-        self.place, self.left = Signal(_PLACE), Signal(COUNT)
+        self.place, self.left = Signal(_POSITION), Signal(COUNT)
         self.some, self.more, self.moves = Signal(), Signal(), Signal()
 
 
-def _times(place, size):
-    """place * size, of places that are not negative, without a multiplier."""
-    parts = [Mux(place[k], size << k, 0) for k in range(len(size))]
+def _times(position, size):
+    """position * size, of positions that are not negative, without a multiplier."""
+    parts = [Mux(position[k], size << k, 0) for k in range(len(size))]
     return (parts[0] + parts[1]) + (parts[2] + parts[3])
 
 
@@ -121,11 +121,11 @@ def _nested(m: Module, loaded, start, *levels):
         start:  All axes begin at the first word.
         levels: Pairs (moves, stride) of the axes, the slowest first. One moves in a cycle at most.
     """
-    places, turns = [Signal(CHIP_ADDRESS) for _ in levels], [moves for moves, _ in levels]
-    after = loaded(chosen(turns, places), chosen(turns, [stride[:CHIP_ADDRESS] for _, stride in levels]))
+    words, turns = [Signal(CHIP_ADDRESS) for _ in levels], [moves for moves, _ in levels]
+    after = loaded(chosen(turns, words), chosen(turns, [stride[:CHIP_ADDRESS] for _, stride in levels]))
     loads = start
-    for place, moves in zip(places, turns, strict=True):
+    for word, moves in zip(words, turns, strict=True):
         loads |= moves
         with m.If(loads):
-            m.d.sync += place.eq(after)
-    return places[-1]
+            m.d.sync += word.eq(after)
+    return words[-1]

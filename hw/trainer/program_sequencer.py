@@ -328,7 +328,7 @@ class ProgramSequencer(wiring.Component):
         self._next(m)
 
     def _sum(self, m):
-        """Store the rows to the core's place, and add those of other members."""
+        """Store the rows to the core's region, and add those of other members."""
         dispatcher, i, member, left = self.dispatcher, self.i[TrainerOp.SUM], Signal(3), Signal(CORES)
         idle = dispatcher.idle & self.quiet
         with m.State("SUM"):
@@ -338,7 +338,7 @@ class ProgramSequencer(wiring.Component):
                 self._refuse(m, TrainerError.PEER)
             with m.Else():
                 m.next = "OWN"
-        with m.State("OWN"):  # goes to the place of the core among those of the members
+        with m.State("OWN"):  # goes to the region of the core among those of the members
             m.d.sync += [left.eq(left >> 1), member.eq(member + 1)]
             m.d.comb += dispatcher.next_place.eq(left[0])
             with m.If(member == self.number):

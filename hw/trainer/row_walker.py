@@ -54,16 +54,16 @@ class RowWalker(wiring.Component):
         stride from there, in the one adder that they share, and all faster ones begin there.
         """
         view = self.view
-        places = slow, middle, fast = [Signal(ADDRESS) for _ in range(3)]
+        offsets = slow, middle, fast = [Signal(ADDRESS) for _ in range(3)]
         after = self.loaded(self.start, view.first, Mux(~end2, fast, Mux(~end1, middle, slow)),
                             Mux(~end2, view.jump2, Mux(~end1, view.jump1, view.s0)))
-        for place, moves in zip(places, (end1 & end2, end2, 1), strict=True):
+        for offset, moves in zip(offsets, (end1 & end2, end2, 1), strict=True):
             with m.If(self.start | (self.step & moves)):
-                m.d.sync += place.eq(after)
+                m.d.sync += offset.eq(after)
         return fast
 
     def _count(self, m, count, moves):
-        """Whether an axis stands on its last place; behind that it begins anew."""
+        """Whether an axis stands on its last row; behind that it begins anew."""
         left = Signal(COUNT)
         ends = left == 1
         with m.If(self.start | moves):
@@ -71,7 +71,7 @@ class RowWalker(wiring.Component):
         return ends
 
     def _axis(self, m, count, origin, step, limit, tap, moves):
-        """Whether an axis stands on its last place, and whether its u with this tap is inside."""
+        """Whether an axis stands on its last row, and whether its u with this tap is inside."""
         ends, u = self._count(m, count, moves), Signal(_U)
         with m.If(self.start | moves):
             m.d.sync += u.eq(self.loaded(self.start | ends, origin, u, step))

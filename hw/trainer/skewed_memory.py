@@ -58,24 +58,24 @@ class SkewedMemory(wiring.Component):
         for bank in range(LANES):
             m.submodules[f"bank{bank}"] = memory = Memory(shape=8, depth=self.depth, init=[], attrs=UNCHECKED)
             writer, reader = memory.write_port(), memory.read_port()
-            place = delay(m, ((column & bank) + first)[:_BITS], 1)
+            lowest = delay(m, ((column & bank) + first)[:_BITS], 1)
             m.d.comb += [writer.en.eq(self.write.valid), writer.addr.eq(self.write.word),
-                         writer.data.eq(self.write.banks[bank]), reader.addr.eq(Cat(place, row)), reader.en.eq(1),
+                         writer.data.eq(self.write.banks[bank]), reader.addr.eq(Cat(lowest, row)), reader.en.eq(1),
                          self.banks[bank].eq(reader.data)]
         return m
 
 
-def turn(places):
+def turn(number):
     """By how many lanes words turn, of a number that counts modulo the lanes of a word."""
-    return places[:_BITS]
+    return number[:_BITS]
 
 
-def rotated(m: Module, lanes: list, places, *, last: bool) -> list:
-    """Lanes, each of which moves down by `places`; registers lie behind each digit, the last one only with `last`."""
+def rotated(m: Module, lanes: list, distance, *, last: bool) -> list:
+    """Lanes, each of which moves down by `distance`; registers lie behind each digit, the last one only with `last`."""
     for low in reversed(range(0, _BITS, _DIGIT)):
-        digit = places[low:low + _DIGIT]
+        digit = distance[low:low + _DIGIT]
         moved = [[lanes[(lane + (k << low)) % LANES] for k in range(1 << _DIGIT)] for lane in range(LANES)]
         lanes = [Mux(digit[1], Mux(digit[0], d, c), Mux(digit[0], b, a)) for a, b, c, d in moved]
         if low or last:
-            lanes, places = [delay(m, lane, 1) for lane in lanes], delay(m, places, 1)
+            lanes, distance = [delay(m, lane, 1) for lane in lanes], delay(m, distance, 1)
     return lanes

@@ -44,10 +44,10 @@ class TapWalker(wiring.Component):
             after.eq(Mux(~end2, self.offset, Mux(~end1, middle, slow))
                      + Mux(~end2, self.strides[2], Mux(~end1, self.strides[1], self.strides[0]))),
             self.first.eq(~Cat(c0, self.c1, self.c2).any()), self.last.eq(end0 & end1 & end2)]
-        for count, place, moves, ends in ((self.c2, self.offset, 1, end2), (self.c1, middle, end2, end1),
+        for count, offset, moves, ends in ((self.c2, self.offset, 1, end2), (self.c1, middle, end2, end1),
                                           (c0, slow, end2 & end1, end0)):
             with m.If(self.start):
-                m.d.sync += [count.eq(0), place.eq(0)]
+                m.d.sync += [count.eq(0), offset.eq(0)]
             with m.Elif(self.step & moves):
-                m.d.sync += [count.eq(Mux(ends, 0, count + 1)), place.eq(after)]
+                m.d.sync += [count.eq(Mux(ends, 0, count + 1)), offset.eq(after)]
         return m

@@ -49,7 +49,7 @@ class TrainerCore(wiring.Component):
         m_axi_...: AXI4 of 16 bytes: server memory. IDs have 1 bit.
         load: In(stream of ProgramWord). A program for the instruction buffer, from word 0; zeros follow its last word.
         first, second: In(32). What R0 and R1 begin with, taken with START.
-        number: In(3). Number of the core, which is its place in masks.
+        number: In(3). Number of the core, which is its bit in masks.
         watch: Out(Watch). State of the core.
         meeting: Out(Meeting). met: In(Met). Where it waits for other cores, and the answer; with `together`.
     """
@@ -120,20 +120,20 @@ class TrainerCore(wiring.Component):
         for name, inner in (("load", sequencer.load_exponent), ("move", sequencer.move_exponent)):
             wiring.connect(m, engines[name].exponent_write, inner)
 
-    def _of(self, place: str):
+    def _of(self, path: str):
         """A port of an engine."""
-        name, _, port = place.partition(".")
+        name, _, port = path.partition(".")
         return getattr(self.engines[name], port)
 
     def _memories(self, m):
         """Connect the engines with the memories."""
-        for memory, kind, places, asked, answer in (
+        for memory, kind, paths, asked, answer in (
                 (self.chip, "read", _READERS, "read", "answer"), (self.chip, "write", _WRITERS, None, None),
                 (self.rows, "row", _ROW_READERS, "row", "sums"), (self.rows, "row_add", _ROW_ADDERS, None, None)):
-            for k, place in enumerate(places):
-                wiring.connect(m, self._of(place), getattr(memory, f"{kind}{k}"))
+            for k, path in enumerate(paths):
+                wiring.connect(m, self._of(path), getattr(memory, f"{kind}{k}"))
                 if answer:
-                    m.d.comb += self._of(place.removesuffix(asked) + answer).eq(getattr(memory, f"{answer}{k}"))
+                    m.d.comb += self._of(path.removesuffix(asked) + answer).eq(getattr(memory, f"{answer}{k}"))
 
     def _server(self, m):
         """Connect the load and store engines with server memory."""

@@ -57,7 +57,7 @@ class UpdateLanes(wiring.Component):
     def __init__(self):
         self.gradient, self.momentum = SumConverter(GROUP, 4), SumConverter(GROUP, 2)
         self.stages = stages(FORMAT)
-        self.joint = next(place for place, stage in enumerate(self.stages) if stage.func is joint)
+        self.joint = next(index for index, stage in enumerate(self.stages) if stage.func is joint)
         self.total = [self._sort, self._size, *(
             lambda e, shared, low=low: self._align(e, shared, low) for low in digits(_RIGHT)), self._total]
         super().__init__({"job": In(UpdateJob), "i": In(OldGroup), "o": Out(NewGroup), "met": Out(Met)})
@@ -82,15 +82,15 @@ class UpdateLanes(wiring.Component):
         late = self.gradient.latency - PRODUCT
         kept = [_product(m, job.decay, delay(m, momentum, late)) for momentum in i.momenta]
         totals = self._totals(m, platform, kept, gradients)
-        place = 1 + self.gradient.latency + len(self.total)
-        momenta = self._convert(m, "momentum", valid[place], totals, job.v_right)
+        cycle = 1 + self.gradient.latency + len(self.total)
+        momenta = self._convert(m, "momentum", valid[cycle], totals, job.v_right)
         updates = [_product(m, job.rate, momentum) for momentum in momenta]
         self._measure(m, platform, updates, valid[self.before_update + 1])
         lanes = self._step(m, i, updates, valid)
         whole = delay_in_memory(m, "kept_momenta", Cat(momenta), PRODUCT + len(self.stages))
         m.d.comb += [self.o.valid.eq(valid[-1]), Value.cast(self.o.momenta).eq(whole)]
-        for place, lane in enumerate(lanes):
-            m.d.comb += [self.o.mantissas[place].eq(lane["mantissa"]), self.o.residuals[place].eq(lane["residual"])]
+        for index, lane in enumerate(lanes):
+            m.d.comb += [self.o.mantissas[index].eq(lane["mantissa"]), self.o.residuals[index].eq(lane["residual"])]
         self._tell(m, lanes, i, valid[-1])
         return m
 
@@ -156,13 +156,13 @@ class UpdateLanes(wiring.Component):
                         delay_in_memory(m, "kept_parameters", Cat(i.mantissas, i.residuals), late))
         none = {"mantissa": Const(0, signed(FORMAT.bits)), "residual": Const(0, signed(FORMAT.residual))}
         lanes = [none | {"update": update} for update in updates]
-        for place, stage in enumerate(self.stages):
-            if place == self.joint - 1:  # here it adds the aligned update to the residual
+        for index, stage in enumerate(self.stages):
+            if index == self.joint - 1:  # here it adds the aligned update to the residual
                 lanes = [follow(lane, {"mantissa": old.mantissas[k], "residual": old.residuals[k]})
                          for k, lane in enumerate(lanes)]
             lanes = [Registered(m, follow(lane, stage(lane, shared))) for lane in lanes]
-            if place == self.joint:
-                m.d.comb += [self.met.falls.valid.eq(valid[self.before_update + place + 1]),
+            if index == self.joint:
+                m.d.comb += [self.met.falls.valid.eq(valid[self.before_update + index + 1]),
                              *(one.eq(lane["fall"]) for one, lane in zip(self.met.falls.lanes, lanes, strict=True))]
         return lanes
 

@@ -64,14 +64,14 @@ class UpdateSummary(wiring.Component):
         m.d.sync += turn.eq(Mux(turn == len(kept) - 1, 0, turn + 1))
         asked = Signal(MEASURED)
         with m.Switch(turn):
-            for place, found in enumerate(kept):
-                with m.Case(place):
+            for index, found in enumerate(kept):
+                with m.Case(index):
                     m.d.comb += asked.eq(found)
         made, answered = length(m, asked), delay_control(m, turn, LENGTH_CYCLES)
-        for place, (found, out) in enumerate(zip(kept, (self.gradient, self.momentum, self.summary.length),
+        for index, (found, out) in enumerate(zip(kept, (self.gradient, self.momentum, self.summary.length),
                                                  strict=True)):
-            last = Signal(LENGTH, name=f"last{place}")
-            with m.If(answered == place):
+            last = Signal(LENGTH, name=f"last{index}")
+            with m.If(answered == index):
                 m.d.sync += last.eq(made)
             m.d.comb += out.eq(Mux(found[-1], last, 0))
 

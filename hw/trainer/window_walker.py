@@ -16,7 +16,7 @@ Piece = data.StructLayout({"low": 4, "high": 5, "turn": 4, "begin": 1, "end": 1}
 #: A word of a raster, of which nothing is read unless it is `inside`; `last` ends the last patch.
 WindowStep = data.StructLayout({"word": CHIP_ADDRESS, "inside": 1, "piece": Piece, "last": 1})
 
-PLACE = signed(21)  #: A place in a row of a raster, in bytes: (origin + step * t2) * channels.
+POSITION = signed(21)  #: A position in a row of a raster, in bytes: (origin + step * t2) * channels.
 
 
 class State(enum.Enum):
@@ -51,8 +51,8 @@ class WindowWalker(wiring.Component):
         m.submodules.rows = self.rows = RowWalker()
         self.state, self.begins, self.moved = Signal(State), Signal(), Signal()
         # In bytes: of the first window of a row, from window to window, of a row of the raster, of a row of a window.
-        self.origin, self.stride, self.width, self.row = Signal(PLACE), Signal(8), Signal(16), Signal(4)
-        self.at, self.part = Signal(PLACE), Signal()  # where the window begins; the second word of its row
+        self.origin, self.stride, self.width, self.row = Signal(POSITION), Signal(8), Signal(16), Signal(4)
+        self.at, self.part = Signal(POSITION), Signal()  # where the window begins; the second word of its row
         self.tap, self.line, self.lane = Signal(4), Signal(CHIP_ADDRESS), Signal(4)  # its row: number, words, and lanes
         self._measure(m)
         self._walk(m, partial(loaded_sum, m, platform))
@@ -102,12 +102,12 @@ class WindowWalker(wiring.Component):
 
     def _give(self, m, shift, window_ends, last):
         """Make steps, in two cycles: bytes outside the raster are cut off."""
-        o, piece, walks, place = self.o, self.o.p.piece, self.state == State.WALK, Signal(PLACE.width - 4 + 1)
+        o, piece, walks, place = self.o, self.o.p.piece, self.state == State.WALK, Signal(POSITION.width - 4 + 1)
         words, tail = self.width[4:], self.width[:4]  # whole words of a row of the raster, and bytes behind them
         m.d.comb += [self.moved.eq(walks & (~o.valid | o.ready)), place.eq(self.at[4:].as_signed() + self.part)]
         first, offset, begins, part, edge = (Signal(n) for n in (CHIP_ADDRESS, CHIP_ADDRESS, 4, 1, 1))
         with m.If(self.moved):
-            whole, ends = place < words, (place == words) & tail.any()  # places before the row are large
+            whole, ends = place < words, (place == words) & tail.any()  # positions before the row are large
             m.d.sync += [
                 first.eq(self.rows.word), offset.eq(self.line + place), begins.eq(shift), part.eq(self.part),
                 edge.eq(ends), o.p.inside.eq(self.rows.inside & (whole | ends)), o.p.last.eq(last),

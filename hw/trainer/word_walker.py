@@ -8,7 +8,7 @@ from concord.hw.trainer.wires import ADDRESS, COUNT, View
 from concord.spec.trainer.instructions import Space
 
 #: Words of a view: `count` of them from `word` on, which belong to `plane` and to block 0 or to another one. `inside`:
-#: they are no zeros. `first` and `final`: the first and the last place of a row; `last`: the last step of the view.
+#: they are no zeros. `first` and `final`: the first and the last word of a row; `last`: the last step of the view.
 Step = data.StructLayout({
     "word": ADDRESS, "count": COUNT, "inside": 1, "plane": 3, "block": 1, "first": 1, "final": 1, "last": 1})
 
@@ -34,9 +34,9 @@ class WordWalker(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.rows = rows = RowWalker()
-        o, on, moved, turns = self.o, Signal(), Signal(), Signal()  # `turns`: the place changes
+        o, on, moved, turns = self.o, Signal(), Signal(), Signal()  # `turns`: the offset changes
         m.d.comb += [moved.eq(o.valid & o.ready), turns.eq(moved & (self.by_rows | rows.last))]
-        self._places(m, rows, turns)
+        self._offsets(m, rows, turns)
         m.d.comb += [
             rows.view.eq(self.view), rows.start.eq(self.start | (turns & ~self.by_rows)),
             rows.step.eq(moved & (~self.by_rows | o.p.final)),
@@ -52,7 +52,7 @@ class WordWalker(wiring.Component):
                 m.d.comb += [rows.view.n2.eq(1), o.p.count.eq(view.n2)]
         return m
 
-    def _places(self, m, rows, turns):
+    def _offsets(self, m, rows, turns):
         """Walk through blocks and planes: their number, and their words."""
         view, p = self.view, self.o.p
         left, whole, place = Signal(COUNT), Signal(signed(ADDRESS)), Signal(signed(ADDRESS))  # `whole`: of plane 0

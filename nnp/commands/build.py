@@ -45,20 +45,20 @@ def build(
     from concord.spec.machine.machine_file import find_config, machine_name
     from rich.console import Console
 
-    config, name, place = find_config(machine), machine_name(machine), find_board(board)
+    config, name, chosen = find_config(machine), machine_name(machine), find_board(board)
     if device:
         if device not in DEVICES:
             raise ValueError(f"--device {device}: choose one of {', '.join(DEVICES)}")
-        place = replace(place, device=device)
+        chosen = replace(chosen, device=device)
     require("board")
-    output = output or Path("build/boards") / f"{name}-{place.name}.bit"
+    output = output or Path("build/boards") / f"{name}-{chosen.name}.bit"
     check_writable(output)
     console = Console(stderr=True)
     steps, rows = Steps(console, 4), {}
     status = console.status("")
     say = status.update if console.is_terminal else partial(console.print, highlight=False, markup=False)
     with steps.step("synthesise", "minutes, where it has not been done before") as note, status:
-        made = bitstream.design(config, place, clock or place.clock, Path("build/boards"), placer, router)
+        made = bitstream.design(config, chosen, clock or chosen.clock, Path("build/boards"), placer, router)
         bitstream.netlist(made, say)
         note.text = f"{name} at {made.mhz:g} MHz in {made.folder}"
     with steps.step("pack", "a minute, where it has not been done before") as note, status:
@@ -67,7 +67,7 @@ def build(
         for seed, found in bitstream.all_placed(made, list(range(1, seeds + 1)), processes, say):
             rows[seed] = found
             console.print(f"seed {seed}: {found.clock:.1f} MHz", highlight=False)
-    Console(width=None if console.is_terminal else 120).print(_table(name, place.name, made.mhz, rows))
+    Console(width=None if console.is_terminal else 120).print(_table(name, chosen.name, made.mhz, rows))
     clocks = sorted(each.clock for each in rows.values())
     typer.echo(f"{clocks[0]:.1f}, {statistics.median(clocks):.1f}, {clocks[-1]:.1f} MHz: least, median and largest "
                f"clock of {_seeds(len(rows))}")
@@ -75,8 +75,8 @@ def build(
         best, digest = bitstream.write_bitstream(made, rows, output)
         note.text = f"seed {best}"
     typer.echo(f"{output}: {output.stat().st_size:,} bytes, SHA-256 {digest}")
-    if place.loader:
-        typer.echo(f"write it to the board: openFPGALoader --board {place.loader} {output}")
+    if chosen.loader:
+        typer.echo(f"write it to the board: openFPGALoader --board {chosen.loader} {output}")
 
 
 def _seeds(count: int) -> str:

@@ -80,5 +80,5 @@ def _summary(title: str, found: dict[str, list[list[float]]]) -> "Table":
     table = Table("start", "epoch 0", "epoch 1", "end", title=title, title_justify="left")
     for name, runs in found.items():
         mean, half = band(runs)
-        table.add_row(name, *(f"{mean[place]:.2f} ± {half[place]:.2f}" for place in (0, 1, -1)))
+        table.add_row(name, *(f"{mean[epoch]:.2f} ± {half[epoch]:.2f}" for epoch in (0, 1, -1)))
     return table

@@ -28,7 +28,7 @@ def compile_model(
                                  "--unquantised`.")] = False,
     listing: Annotated[bool, typer.Option("--listing", help="Print the program text.")] = False,
     explain: Annotated[bool, typer.Option(
-        "--explain", help="Print each layer's chains, places in memories and beats, and the cycles that it takes.")
+        "--explain", help="Print each layer's chains, addresses in memories and beats, and the cycles that it takes.")
     ] = False,
     machines: Machines = 1,
     cut: Cut = "",
@@ -142,7 +142,7 @@ def _with_weights(path: Path, weights: Path, output: Path | None, listing: bool)
     output = output or path.with_name(f"{path.stem}.trained.safetensors")
     check_writable(output)
     if kind_of(path) is FileKind.MODEL and path.is_file():
-        raise ValueError(f"{path}: with --weights-from, name the firmware that `nnp twin` read in place of the model")
+        raise ValueError(f"{path}: with --weights-from, name the firmware that `nnp twin` read instead of the model")
     old = load_firmware(path)
     given = read_arrays(weights, "`save` of a trained twin writes the file that --weights-from takes")
     try:
@@ -161,6 +161,6 @@ def _with_weights(path: Path, weights: Path, output: Path | None, listing: bool)
     typer.echo(f"{output}: {changed:,} of {found.tiles.mantissas.size:,} mantissas have changed; {bits} differing bits "
                "between golden and the twin, on random inputs")
     if bits:
-        typer.echo("nnp: the firmware was not written: this twin's tensors stand for more places of the firmware than "
+        typer.echo("nnp: the firmware was not written: this twin's tensors stand for more numbers of the firmware than "
                    "they name; train those of its `trainable` only", err=True)
         raise typer.Exit(1)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def cycles(
-    place: Annotated[
+    file: Annotated[
         str,
         typer.Argument(
             metavar="FILE",
@@ -58,7 +58,7 @@ def cycles(
     from rich.console import Console
 
     steps_, found = Steps(Console(stderr=True), 2 * (1 + bool(other))), []
-    for name in filter(None, (place, other)):
+    for name in filter(None, (file, other)):
         with fetched(name) as path:
             with steps_.step(f"compile {path.name}"):
                 firmware = firmware_at(path, preset, arithmetic)

@@ -26,9 +26,10 @@ def export(
         raise ValueError("nothing to export to: name a DESTINATION, --qonnx FILE, or both")
     if batch < 1:
         raise ValueError(f"--batch {batch}: one sample at least")
-    for place in filter(None, (destination, qonnx)):
-        if not is_url(place) and not Path(place).parent.is_dir():
-            raise ValueError(f"{place}: there is no folder {Path(place).parent}; make it first, or name another place")
+    for location in filter(None, (destination, qonnx)):
+        if not is_url(location) and not Path(location).parent.is_dir():
+            raise ValueError(f"{location}: there is no folder {Path(location).parent}; make it first, or name "
+                             "another path")
     with fetched(model) as path:
         loaded, content = load_model(path), path.read_bytes()
     graph = _graph(loaded, batch) if qonnx else None
@@ -46,6 +47,6 @@ def _graph(model, batch: int):
     return needing("front", "concord.compiler.qonnx.graph").qonnx_graph(model, batch)
 
 
-def _write(place: str, content: bytes):
-    with written(place) as path:
+def _write(location: str, content: bytes):
+    with written(location) as path:
         write_all(path.parent, {path.name: content})

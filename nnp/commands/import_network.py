@@ -39,11 +39,11 @@ def import_network(
     from rich.console import Console
 
     given = sizes(shape)
-    place = out or str(Path(file_name(network)).with_suffix(".safetensors"))
-    if not place.endswith(".safetensors"):
-        raise ValueError(f"-o {place}: name a file with the ending .safetensors, by which other commands know it")
-    if not is_url(place):
-        check_writable(Path(place))
+    location = out or str(Path(file_name(network)).with_suffix(".safetensors"))
+    if not location.endswith(".safetensors"):
+        raise ValueError(f"-o {location}: name a file with the ending .safetensors, by which other commands know it")
+    if not is_url(location):
+        check_writable(Path(location))
     front = needing("front", "concord.frontends.onnx.read")
     with fetched(network) as path:
         imported = front.read(path, given, output, _saver(steps))
@@ -52,9 +52,9 @@ def import_network(
     for note in imported.network.notes:
         console.print(f"Note: {note}", markup=False)
     console.print(at_random(imported)[1], markup=False)
-    with written(place) as path:
+    with written(location) as path:
         save(imported.network, path)
-    console.print(f"{place}: {_summary(imported)}", markup=False, soft_wrap=True)
+    console.print(f"{location}: {_summary(imported)}", markup=False, soft_wrap=True)
 
 
 def _saver(folder: Path | None) -> Callable[[str, "Graph"], None]:

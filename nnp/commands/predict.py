@@ -51,9 +51,9 @@ def predict(
     results = run(loaded, given.samples.inputs, given.samples.lengths)
     probable = isinstance(loaded.layers[-1], Softmax)
     if not quiet:
-        for place, (index, _) in enumerate(given):
+        for row, (index, _) in enumerate(given):
             for said in lines(
-                    index, results[place], loaded.classes, given.samples, place, given.task, loaded.results,
+                    index, results[row], loaded.classes, given.samples, row, given.task, loaded.results,
                     probable=probable):
                 typer.echo(said)
     typer.echo(summary(results, given.samples, given.task))

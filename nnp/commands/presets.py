@@ -59,9 +59,9 @@ def _print_tables(machines: list[str], errors: bool):
     from concord.spec.machine.machine_file import find_config, machine_name
 
     named: dict[str, str] = {}
-    for place in machines:  # two files of one name go by their paths
-        named[machine_name(place) if machine_name(place) not in named else place] = place
-    found = {name: find_config(place) for name, place in named.items()}
+    for machine in machines:  # two files of one name go by their paths
+        named[machine_name(machine) if machine_name(machine) not in named else machine] = machine
+    found = {name: find_config(machine) for name, machine in named.items()}
     if errors:
         if machines:
             raise ValueError("--errors prints all that was measured: leave out the machines")
@@ -70,8 +70,8 @@ def _print_tables(machines: list[str], errors: bool):
         _print(tables.comparison_table(found) if found else tables.machines_table(PRESETS))
 
 
-def _fit(place: str, preset: str, output: Path | None):
-    """Fit the machine `preset` to the model at `place`, and write it."""
+def _fit(location: str, preset: str, output: Path | None):
+    """Fit the machine `preset` to the model at `location`, and write it."""
     from concord.lib.files import check_writable, write
     from concord.lib.progress import Steps
     from concord.machines import tables
@@ -82,11 +82,11 @@ def _fit(place: str, preset: str, output: Path | None):
     from concord.workflows.storage import file_name
     from rich.console import Console
 
-    output = output or Path(f"{Path(file_name(place)).stem}{ENDING}")
+    output = output or Path(f"{Path(file_name(location)).stem}{ENDING}")
     if output.suffix != ENDING:
         raise ValueError(f"{output}: the name of a machine's file ends with {ENDING}")
     check_writable(output)
-    model, of_file = model_to_fit(place)
+    model, of_file = model_to_fit(location)
     preset = preset or (base_for(*of_file) if of_file else "vision")
     base, name = find_config(preset), machine_name(preset)
     steps = Steps(Console(stderr=True), 1)
@@ -97,7 +97,7 @@ def _fit(place: str, preset: str, output: Path | None):
     _print(tables.fit_table(fitted, name, machine_name(str(output))))
     for bound in (bound for bound in fitted.compiled.bounds if not bound.proven):
         typer.echo(bound)
-    typer.echo(f"{output}: the model compiles for this machine; `nnp verify {place} --preset {output}` runs it")
+    typer.echo(f"{output}: the model compiles for this machine; `nnp verify {location} --preset {output}` runs it")
 
 
 def _print(table):

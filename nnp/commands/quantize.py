@@ -120,8 +120,8 @@ def _built_in(network: str, parameters: Path | None, out: Path, calibration: Pat
               chosen: QuantizationOptions):
     """Quantise a network of this repository, or of a module of Python."""
     if parameters is None:
-        raise ValueError(f"{network}: name a file after it that holds its FP32 parameters, or an ONNX file in its "
-                         "place")
+        raise ValueError(f"{network}: name a file after it that holds its FP32 parameters, or an ONNX file "
+                         "instead of it")
     from rich.console import Console
 
     train = needing("train", "concord.train.runs.quantize")

@@ -90,15 +90,15 @@ def run(
         session = session_of(loaded, machine, cores, **({"trace": waves} if waves else {}))
     with session, steps.step("run", announce=f"{len(given.samples)} samples"):
         together = session.infer_all([sample for _, sample in given]) if loaded.first.batch * cores > 1 else None
-        for place, (index, sample) in enumerate(given):
+        for row, (index, sample) in enumerate(given):
             results.append(
-                real.infer(sample) if real else together[place] if together is not None else
+                real.infer(sample) if real else together[row] if together is not None else
                 session.infer(sample, keep_state=keep_state and bool(results)))
             if check:
                 parts = [*parts, sample] if keep_state else [sample]
                 check.add(index, np.concatenate(parts), results[-1])
             if not quiet:
-                said = lines(index, results[-1], loaded.classes, given.samples, place, given.task,
+                said = lines(index, results[-1], loaded.classes, given.samples, row, given.task,
                              loaded.results)
                 for words, part in zip(said, apart(results[-1], loaded.results).values() or [results[-1]], strict=True):
                     typer.echo(f"{words}: {values(part)}")
@@ -120,7 +120,7 @@ def run(
 
 
 def _check(
-    loaded: "Cascade", place: Path, machine: MachineKind, *, keep_state: bool, waves: Path | None,
+    loaded: "Cascade", path: Path, machine: MachineKind, *, keep_state: bool, waves: Path | None,
     twin: Path | None, unquantized: bool,
 ):
     """Refuse options that exclude each other, and machines that cannot be built, before anything runs.
@@ -141,5 +141,5 @@ def _check(
     if waves and several:
         raise ValueError("a waveform shows one machine: leave out --waves, or compile for one machine")
     if several and unquantized:
-        raise ValueError(f"{place} is firmware of several machines: --unquantised takes that of one")
+        raise ValueError(f"{path} is firmware of several machines: --unquantised takes that of one")
     loaded.program(keep_state=keep_state)

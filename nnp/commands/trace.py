@@ -18,7 +18,7 @@ PAGE = ".html"  #: Ending of a file that nobody names.
 
 
 def trace(
-    place: Annotated[
+    file: Annotated[
         str,
         typer.Argument(
             metavar="FILE",
@@ -82,7 +82,7 @@ def trace(
         )
     make = _format(output or Path(PAGE))
     steps_ = Steps(Console(stderr=True), 3)
-    with fetched(place) as path:
+    with fetched(file) as path:
         with steps_.step(f"compile {path.name}"):
             firmware = _firmware(path, preset, arithmetic)
         output = output or Path(legal(firmware.name) + PAGE)

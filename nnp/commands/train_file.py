@@ -14,7 +14,7 @@ from concord.train.overflow.options import ANY_WIDTH, OverflowOptions
 from concord.workflows import imports, overflow_counts, training
 from concord.workflows.storage import written
 
-#: Name of the command, which its help shows as the place of a file.
+#: Name of the command, which its help shows as that of a file.
 FILE = "FILE"
 
 

@@ -109,14 +109,14 @@ def _check(framework: Framework, folder: Path, stem: str, unquantized: bool):
         check_writable(folder / f"{stem}{suffix}")
 
 
-def _program(place: Path, loaded: "Cascade", unquantized: bool) -> "Firmware":
+def _program(path: Path, loaded: "Cascade", unquantized: bool) -> "Firmware":
     """The program that is written back; the programs of several machines become one."""
     from concord.twin.flow.joined import joined
 
     if len(loaded.parts) == 1:
         return loaded.first
     if unquantized:
-        raise ValueError(f"{place} is firmware of several machines, which carries no numbers in full precision: "
+        raise ValueError(f"{path} is firmware of several machines, which carries no numbers in full precision: "
                          "compile the model for one machine, with --full-precision")
     return joined(loaded)
 
@@ -128,7 +128,7 @@ def _machines(loaded: "Cascade") -> str:
     return ", ".join(preset_name(part.config) or f"{part.config.digest:08x}" for part in loaded.parts)
 
 
-def _script(place: Path, firmware: "Firmware", framework: Framework, plain: bool, unquantized: bool) -> "Script":
+def _script(path: Path, firmware: "Firmware", framework: Framework, plain: bool, unquantized: bool) -> "Script":
     """The script of layers, or the one of words where no layers are found and the framework can run it."""
     from concord.twin.generic.generic import network
     from concord.twin.recovery.nodes.elements import Unrecognised
@@ -139,11 +139,11 @@ def _script(place: Path, firmware: "Firmware", framework: Framework, plain: bool
         return recover(without_hints(firmware) if plain else firmware, unquantized=unquantized)
     except Unrecognised as error:
         if unquantized:
-            raise ValueError(f"{place}: {error}, so that no layers are found, and only layers can be computed "
+            raise ValueError(f"{path}: {error}, so that no layers are found, and only layers can be computed "
                              "without quantisers; leave out --unquantised") from error
         if not RUNTIMES[framework].words or firmware.loop is not None:
             names = " or ".join(name for name, each in RUNTIMES.items() if each.words)
-            raise ValueError(f"{place}: {error}; `nnp run --twin` compares any program with a twin word by "
+            raise ValueError(f"{path}: {error}; `nnp run --twin` compares any program with a twin word by "
                              f"word, and --to {names} writes one where inputs have one size") from error
         typer.echo(f"nnp: {error}, so that the twin is written word by word instead of layer by layer", err=True)
         return network(firmware)

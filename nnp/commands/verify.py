@@ -105,11 +105,11 @@ def verify(
     console = Console()
     source = InputSource(inputs=inputs, data=data, samples=samples, first=first, order=order, default=200)
     check_writable(report, folder=True)
-    places = models or [str(path) for path in sorted((DATA / "models").glob("*.safetensors"))]
-    if not places:
+    locations = models or [str(path) for path in sorted((DATA / "models").glob("*.safetensors"))]
+    if not locations:
         raise ValueError(f"{DATA / 'models'} holds no models: name one, or train one with `nnp train`")
     with ExitStack() as files:
-        paths = [files.enter_context(fetched(place)) for place in places]
+        paths = [files.enter_context(fetched(location)) for location in locations]
         wish = Wish(machines=machines, cut=cut, batch=batch, cores=cores)
         if cores > 1 and (layers or waves):
             raise ValueError(f"{'--layers' if layers else '--waves'} is for one machine: leave it out, or --cores")
@@ -117,11 +117,11 @@ def verify(
             _check_several(paths, {
                 "--errors": errors, "--layers": layers, "--waves": waves, "--keep-state": keep_state})
         jobs_ = [Job(request=Request(
-            path=path, place=place, output=output, source=source, preset=preset, kind=machine, jobs=jobs, folder=report,
-            waves=waves is not False, wish=wish,
+            path=path, location=location, output=output, source=source, preset=preset, kind=machine, jobs=jobs,
+            folder=report, waves=waves is not False, wish=wish,
             arithmetic=arithmetic or NetworkArithmetic.INTEGER, anew=anew, equalize=equalize,
             split=errors, clock=clock, keep_state=keep_state, scheduler=scheduler))
-            for path, place in zip(paths, places, strict=True)]
+            for path, location in zip(paths, locations, strict=True)]
         _check_floating(jobs_, {"--arithmetic": arithmetic, "--anew": anew, "--equalize": equalize, "--output": output})
         prepared = ready(jobs_, console)
         for words in dict.fromkeys(words for one in prepared for words in one.inputs.remarks):

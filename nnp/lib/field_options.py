@@ -39,8 +39,8 @@ OPTIONS = {
     "weights_float": Words(
         ("--weights-float",),
         "Weights with an exponent of e bits for each, and m bits of fraction, as EeMm: E4M3, E2M1, or E3M0 for powers "
-        "of two. For --arithmetic bfp, in place of --weights-bits."),
-    "input_float": Words(("--input-float",), "The same for the inputs of layers, in place of --input-bits."),
+        "of two. For --arithmetic bfp, instead of --weights-bits."),
+    "input_float": Words(("--input-float",), "The same for the inputs of layers, instead of --input-bits."),
     "layers": Words(("--layer",), "Bits of one layer, as NAME=WEIGHTS,INPUTS. May be repeated."),
     "symmetric": Words(
         ("--symmetric/--full",), "Leave out the lowest code of inputs, as most machines do, or use all codes.",
@@ -63,7 +63,7 @@ OPTIONS = {
     "start": Words(("--start",), "Starting point of training."),
     "stages": Words(
         ("--stages",), "Initialise weights, saturations and offsets one after the other, each with its epochs of "
-                       'training, in place of the QAT epochs: "weights:1, saturations:1, offsets:2"; + joins two.'),
+                       'training, instead of the QAT epochs: "weights:1, saturations:1, offsets:2"; + joins two.'),
     "batch_norm": Words(("--batch-norm",), "Keep batch normalisation during training, and fold it afterwards."),
     "keep_input": Words(
         ("--keep-input",), "Keep the range of the input images during training, which is faster."),

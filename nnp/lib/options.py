@@ -49,8 +49,9 @@ Inputs = Annotated[Path | None, typer.Option(
                      "(the last index changes fastest).",
     show_default=False)]
 TestData = Annotated[str | None, typer.Option(
-    "--data", metavar="PLACE", help="Data set: a .npz, .npy or .csv file, a folder (of images by class, of t10k-*.gz "
-                                    "files, or of .ts files), module:callable, or a .toml file that describes one.",
+    "--data", metavar="LOCATION", help="Data set: a .npz, .npy or .csv file, a folder (of images by class, of "
+                                       "t10k-*.gz files, or of .ts files), module:callable, or a .toml file that "
+                                       "describes one.",
     show_default="the shipped test set that the model names")]
 OwnData = Annotated[str | None, typer.Option(
     "--data", metavar="DATA", show_default=False,

@@ -42,7 +42,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "self.command.count % _unit(core)", "new": "self.command.count % 4", "config": "wide"},
     {"old": "return INSTRUCTION if", "new": "return INSTRUCTION // 2 if"},
     {"old": "command.first | command.second | command.room", "new": "command.first | command.second"},
-    {"old": "places | (count % ALIGNED).any()", "new": "places"},
+    {"old": "unaligned | (count % ALIGNED).any()", "new": "unaligned"},
     {"old": "(kinds[CommandKind.LOAD] | kinds[CommandKind.COPY]) & ~", "new": "kinds[CommandKind.COPY] & ~"},
     {"old": "(command.first % 4).any()", "new": "(command.first % 2).any()"},
     {"old": "Mux(kinds[CommandKind.SIGNAL], 4, command.count)", "new": "command.count"},

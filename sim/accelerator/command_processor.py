@@ -219,7 +219,7 @@ async def the_earliest_error_stays(dut):
 async def answers_of_the_memory_are_errors(dut):
     """To the fetch of a command, to a COPY and to a SIGNAL."""
     bench = await begin(dut, 0.2)
-    for refuse in (lambda _: RING + 2 * BYTES, lambda index: bench.place(index)):
+    for refuse in (lambda _: RING + 2 * BYTES, lambda index: bench.target(index)):
         for kind in (CommandKind.COPY, CommandKind.SIGNAL):
             bench.put([*bench.drawn(2, OF_CORES), *bench.drawn(3, (kind,))[2:], *bench.drawn(6)[3:]])
             bench.memory.refused = [range(refuse(2), refuse(2) + 0x200)]

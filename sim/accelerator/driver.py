@@ -90,7 +90,7 @@ class Bench:
         if ended.is_resolvable and int(ended) & 1:
             self.ended.append(ENDING.of(int(ended) >> 1))
 
-    def place(self, address: int, data: bytes):
+    def put(self, address: int, data: bytes):
         """Write bytes into both memories."""
         self.memory.contents[address:address + len(data)] = data
         self.shared.write(address, data)
@@ -98,8 +98,8 @@ class Bench:
     def command(self, kind: CommandKind, messages: Iterable[bytes], room: int = BYTES // 2) -> Command:
         """A LOAD or RUN of messages, which are put into the memory."""
         data = b"".join(messages)
-        self.place(ALIGNED, data)
-        self.place(BYTES // 2, self.random.randbytes(BYTES // 2))
+        self.put(ALIGNED, data)
+        self.put(BYTES // 2, self.random.randbytes(BYTES // 2))
         return Command(kind=kind, first=ALIGNED, count=len(data), second=BYTES // 2, room=room)
 
     async def give(self, command: Command):

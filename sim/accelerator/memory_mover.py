@@ -127,7 +127,7 @@ class Bench:
 @cocotb.test(timeout_time=30, timeout_unit="us")
 @cocotb.parametrize(stall=[0.0, 0.4])
 async def bytes_are_right(dut, stall):
-    """Copies of all lengths and places, commands and words."""
+    """Copies of all lengths and addresses, commands and words."""
     bench = Bench(dut, stall)
     await start(dut)
     for _ in range(6):
@@ -159,8 +159,8 @@ async def wrong_answers_are_errors(dut):
     await start(dut)
     full = BEATS * UNIT.size
     for bad in (0, full, 2 * full):
-        for place in (0, 4 * full):
-            bench.memory.refused = [range(place + bad, place + bad + 1)]
+        for address in (0, 4 * full):
+            bench.memory.refused = [range(address + bad, address + bad + 1)]
             assert await bench.copy(0, 4 * full, 3 * full)
             bench.contents[4 * full:7 * full] = bench.memory.contents[4 * full:7 * full]
             assert bench.contents[4 * full:4 * full + bad] == bench.contents[:bad]

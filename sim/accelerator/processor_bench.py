@@ -19,8 +19,8 @@ from concord.spec.host.registers import Control, Register
 
 ORDER, ENDING = Packer(Order), Packer(Ending)
 RING, RING_SIZE = 0x400, 3
-SOURCES, TARGETS = 0x1000, 0x8000  #: Where a list copies from, and where each command has a place that it writes.
-PLACE = 0x200  #: Bytes of that place.
+SOURCES, TARGETS = 0x1000, 0x8000  #: Where a list copies from, and where each command has a region that it writes.
+REGION = 0x200  #: Bytes of that region.
 
 
 @dataclass(slots=True, kw_only=True)
@@ -125,30 +125,30 @@ class ProcessorBench:
         done = await self.host.write(register, value.to_bytes(4, "little"))
         assert done.resp == AxiResp.OKAY
 
-    def place(self, index: int) -> int:
+    def target(self, index: int) -> int:
         """What the command of an index may write."""
-        return TARGETS + index * PLACE
+        return TARGETS + index * REGION
 
     def drawn(self, count: int, kinds: Sequence[CommandKind] = tuple(CommandKind)) -> list[Command]:
-        """Commands that are executed; those of the processor write their own places."""
+        """Commands that are executed; those of the processor write their own regions."""
         return [self._drawn(index, self.random.choice(kinds)) for index in range(count)]
 
     def _drawn(self, index: int, kind: CommandKind) -> Command:
         chance, cores = self.random, len(self.cores)
-        place, size = self.place(index), ALIGNED * chance.randint(1, PLACE // ALIGNED)
+        target, size = self.target(index), ALIGNED * chance.randint(1, REGION // ALIGNED)
         first = SOURCES + chance.randrange(0, TARGETS - SOURCES - size, ALIGNED)
         match kind:
             case CommandKind.COPY:
-                return Command(kind=kind, first=first, second=place, count=size)
+                return Command(kind=kind, first=first, second=target, count=size)
             case CommandKind.WAIT:
                 return Command(kind=kind, value=chance.randrange(1 << cores))
             case CommandKind.SIGNAL:
-                return Command(kind=kind, first=place + chance.randrange(0, PLACE, 4), value=chance.getrandbits(32))
+                return Command(kind=kind, first=target + chance.randrange(0, REGION, 4), value=chance.getrandbits(32))
             case CommandKind.SET:
                 register, value = chance.choice(((Register.PEER, chance.getrandbits(32)), (
                     Register.CONTROL, Control.CLEAR)))
                 return Command(kind=kind, core=chance.randrange(cores), first=register, value=value)
-        return Command(kind=kind, core=chance.randrange(cores), first=first, count=size, second=place, room=size)
+        return Command(kind=kind, core=chance.randrange(cores), first=first, count=size, second=target, room=size)
 
     def put(self, commands: Sequence[Command | bytes]):
         """Say what the list is, whose first command has the index 0."""

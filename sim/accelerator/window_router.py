@@ -40,8 +40,8 @@ async def begin(dut, stall: float) -> tuple:
         channels = (write.aw_channel, write.w_channel, write.b_channel, read.ar_channel, read.r_channel)
         for part in (write, read):
             part.log.setLevel("WARNING")
-        for place, channel in enumerate(channels if stall else ()):
-            channel.set_pause_generator(pauses(cocotb.RANDOM_SEED + 5 * number + place, stall))
+        for index, channel in enumerate(channels if stall else ()):
+            channel.set_pause_generator(pauses(cocotb.RANDOM_SEED + 5 * number + index, stall))
         windows.append(ram)
     return lite_master(dut, "s_axil", cocotb.RANDOM_SEED, stall), windows
 
@@ -63,9 +63,9 @@ async def accesses_reach_their_window(dut, stall):
 
     async def read(address: int):
         done = await host.read(address, 4)
-        window, place = divmod(address, WINDOW)
+        window, offset = divmod(address, WINDOW)
         assert done.resp == AxiResp.OKAY
-        assert done.data == (contents[window][place:place + 4] if window < len(contents) else bytes(4))
+        assert done.data == (contents[window][offset:offset + 4] if window < len(contents) else bytes(4))
 
     tasks = []
     for _ in range(150):
@@ -78,9 +78,9 @@ async def accesses_reach_their_window(dut, stall):
             tasks.append(cocotb.start_soon(read(address)))
             continue
         part, count = (0, 4) if chance.random() < 0.5 else (chance.randrange(4), 1)
-        data, (window, place) = chance.randbytes(count), divmod(address, WINDOW)
+        data, (window, offset) = chance.randbytes(count), divmod(address, WINDOW)
         if window < len(contents):
-            contents[window][place + part:place + part + count] = data
+            contents[window][offset + part:offset + part + count] = data
         tasks.append(cocotb.start_soon(write(address + part, data)))
     for task in tasks:
         await task

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import cocotb
 import numpy as np
-from concord.hw.decode.instruction_check import Place, kind_of
+from concord.hw.decode.instruction_check import ChainPosition, kind_of
 from concord.hw.decode.scalar_registers import derived
 from concord.hw.lib.payloads import chain as chain_layout
 from concord.sim.drivers.bench import CONFIG, Packer
@@ -26,7 +26,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"file": "hw/lib/packed_words.py", "old": "steps.eq(tiles - 1)", "new": "steps.eq(tiles)", "config": "vision_dram"},
 )
 
-CHAIN, PLACE = Packer(chain_layout(CONFIG)), Packer(Place)
+CHAIN, POSITION = Packer(chain_layout(CONFIG)), Packer(ChainPosition)
 VALUES, KIND = Packer(derived(CONFIG)), Packer(kind_of(CONFIG))
 
 
@@ -58,7 +58,7 @@ async def build(dut, rng, chain: Chain):
             dut.kind.value = int.from_bytes(rng.bytes(8), "little") & (1 << len(dut.kind)) - 1
             dut.fields.value = int.from_bytes(rng.bytes(8), "little")  # noise that the unit must not take
             await clock(dut)
-        dut.place.value = PLACE.join({"position": position})
+        dut.place.value = POSITION.join({"position": position})
         dut.fields.value = encode(replace(instruction, a=instruction.a & 0xFFFF))  # the rest is in a base register
         dut.kind.value = kind(instruction)
         used = instruction.op in (Op.V_WR, Op.M_WR, Op.MV_MUL) or SPECS[instruction.op].operand
@@ -71,7 +71,7 @@ async def build(dut, rng, chain: Chain):
                          chain.result_span(instruction)).stop if used else 0
         if SPECS[instruction.op].operation:
             position = SPECS[instruction.op].position + 1
-    dut.place.value = PLACE.join({"position": position})
+    dut.place.value = POSITION.join({"position": position})
     await clock(dut, 5)
 
 

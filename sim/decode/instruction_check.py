@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import cocotb
 import numpy as np
-from concord.hw.decode.instruction_check import Place
+from concord.hw.decode.instruction_check import ChainPosition
 from concord.hw.decode.scalar_registers import derived
 from concord.hw.lib.payloads import INDEX, chain
 from concord.sim.drivers.bench import CONFIG, Packer
@@ -33,7 +33,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
 
 SETTLED = 7  #: Cycles after which all outputs belong to inputs that stand still.
 
-PLACE, CHAIN, VALUES = Packer(Place), Packer(chain(CONFIG)), Packer(derived(CONFIG))
+POSITION, CHAIN, VALUES = Packer(ChainPosition), Packer(chain(CONFIG)), Packer(derived(CONFIG))
 
 
 def after(program: list[int]) -> tuple[dict, dict]:
@@ -127,7 +127,7 @@ async def begin(dut):
 
 @cocotb.test()
 async def matches_spec(dut):
-    """Random instructions at every place of random programs."""
+    """Random instructions at every position of random programs."""
     rng, found = np.random.default_rng(cocotb.RANDOM_SEED), set()
     dut.outside.value = dut.values.value = dut.address.value = 0
     await begin(dut)
@@ -144,7 +144,7 @@ async def matches_spec(dut):
             where, so_far = after(before)
             violation = check([*before, word], CONFIG, list(modes))
             dut.sum_outside.value = sum_outside(before, word, modes)
-            dut.word.value, dut.place.value, dut.chain.value = word, PLACE.join(where), CHAIN.join(so_far)
+            dut.word.value, dut.place.value, dut.chain.value = word, POSITION.join(where), CHAIN.join(so_far)
             await clock(dut, SETTLED)
             # An error that only the whole chain shows is reported at an earlier address.
             want = violation.error if violation and violation.address == address else Error.NONE

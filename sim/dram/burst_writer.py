@@ -151,8 +151,8 @@ class Memory:
         assert address // EDGE == (end - 1) // EDGE, "a burst crosses 4 KB"
         assert beats <= LONGEST
         while self.words and address <= self.words[0][0] < end and tag in (None, self.words[0][2]) and not last:
-            place, word, tag, last = self.words.popleft()
-            found |= {place + k: word >> 8 * k & 255 for k in range(SIZE)}
+            first, word, tag, last = self.words.popleft()
+            found |= {first + k: word >> 8 * k & 255 for k in range(SIZE)}
         self.claimed += len(found)
         assert found, "a burst has no word"
         assert min(found) - address < BUS, "a burst begins with a beat that has no word"

@@ -98,8 +98,8 @@ class Bench:
                                 for number, (first, count) in enumerate(chosen)))
         expected = []
         for number, (first, count) in enumerate(chosen):
-            places, last = range(BASE + first * SIZE, BASE + (first + count) * SIZE, SIZE), number % 2
-            words = [int.from_bytes(self.contents[place:place + SIZE], "little") for place in places]
+            addresses, last = range(BASE + first * SIZE, BASE + (first + count) * SIZE, SIZE), number % 2
+            words = [int.from_bytes(self.contents[address:address + SIZE], "little") for address in addresses]
             if name == "tiles":
                 expected += grouped(first, words, words_of_beat(UNIT.config), last)
             else:
@@ -109,8 +109,8 @@ class Bench:
     def write(self, chosen, tag: int = 2):
         """Write ranges of random words, whose first one is WRITES, into the memory and the model; all have `last`."""
         for first, count in chosen:
-            words, place = [self.random.randbytes(SIZE) for _ in range(count)], BASE + (WRITES + first) * SIZE
-            self.contents[place:place + count * SIZE] = b"".join(words)
+            words, address = [self.random.randbytes(SIZE) for _ in range(count)], BASE + (WRITES + first) * SIZE
+            self.contents[address:address + count * SIZE] = b"".join(words)
             self.words.put(*(int.from_bytes(word, "little") for word in words))
             self.ranges["write"].put(RANGE.join({"first": WRITES + first, "count": count, "tag": tag, "last": 1}))
 

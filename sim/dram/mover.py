@@ -105,7 +105,7 @@ class Chip:
         while self.walks["store"].queue:
             self.stores.append(deque(words_of(WALK.of(self.walks["store"].queue.popleft()))))
         while self.stored.queue:
-            assert self.stores, "a word that has no place in Dram"
+            assert self.stores, "a word that has no address in Dram"
             self.dram.contents[self.stores[0].popleft()] = self.stored.queue.popleft()
             if not self.stores[0]:
                 self.stores.popleft()
@@ -135,7 +135,7 @@ def drawn(chance: random.Random, kind: str) -> dict:
     return job
 
 
-def places(job: dict):
+def addresses(job: dict):
     """First addresses of the source and of the target, iteration by iteration."""
     row, line = job["row"], job["line"]
     for k in range(job["iterations"]):
@@ -146,7 +146,7 @@ def places(job: dict):
 
 async def run_bias(chip: Chip, job: dict):
     """Check a job that writes BiasRf."""
-    for source, target in places(job):
+    for source, target in addresses(job):
         words = chip.dram.numbers(source, bias_words(job["words"]))
         wanted = wrap(words.view("<i4").astype(np.int64).reshape(-1, CONFIG.mfu_lanes), CONFIG.bias_bits)
         found = unpack(BIAS, await chip.bias.receive(job["words"]))
@@ -157,7 +157,7 @@ async def run_bias(chip: Chip, job: dict):
 async def run_in(chip: Chip, job: dict):
     """Check a job that writes entries."""
     count, integer = job["entries"], bool(job["integer"])
-    for source, target in places(job):
+    for source, target in addresses(job):
         words = chip.dram.numbers(source, entries_words(CONFIG, count, integer=integer))
         codes, exponents = unpack_entries(CONFIG, FORMAT, words, count * N, 0 if integer else count)
         found = unpack(ENTRY_WRITE, await chip.written["entry_write"].receive(count))
@@ -171,7 +171,7 @@ async def run_out(chip: Chip, job: dict):
     finished, expected, count = len(chip.finished), {}, job["entries"]
     while len(chip.finished) == finished:
         await clock(chip.dut)
-    for source, target in places(job):
+    for source, target in addresses(job):
         mantissas, exponents = zip(*(chip.vectors.entry(source + k) for k in range(count)), strict=True)
         words = pack_entries(CONFIG, FORMAT, np.array(mantissas), [] if job["integer"] else exponents)
         expected |= {target + k: value for k, value in enumerate(pack(word(CONFIG), words))}

@@ -22,7 +22,7 @@ SEED = "COCOTB_RANDOM_SEED"  #: Environment variable with the seed that repeats 
 
 
 def assert_equal(name: str, got, expected, /, *, where=True, **inputs) -> None:
-    """Fail unless `got` and `expected` hold the same values; the message shows the first place that differs.
+    """Fail unless `got` and `expected` hold the same values; the message shows the first element that differs.
 
     Arrays of uint16 hold binary16 patterns, which the message shows as numbers too.
 
@@ -51,17 +51,17 @@ def assert_equal(name: str, got, expected, /, *, where=True, **inputs) -> None:
     bad = np.argwhere((got != expected) & where)
     if not len(bad):
         return
-    place = tuple(map(int, bad[0]))
-    found = got[place]
-    shown = {"expected": _show(expected[place]),
+    position = tuple(map(int, bad[0]))
+    found = got[position]
+    shown = {"expected": _show(expected[position]),
              "got": _show(np.uint16(found) if expected.dtype == np.uint16 else found)}
     for label, value in inputs.items():
         values, names = (value[0], _names(value[1])) if _is_coded(value) else (value, None)
-        shown[label] = _show(_at(values, place, expected.shape), names)
+        shown[label] = _show(_at(values, position, expected.shape), names)
     width = max(map(len, shown))
-    head = [f"{name} differs in {len(bad):,} of {expected.size:,} places"]
-    if place:
-        head.append(f"the first is {list(place)}")
+    head = [f"{name} differs in {len(bad):,} of {expected.size:,} elements"]
+    if position:
+        head.append(f"the first is {list(position)}")
     if SEED in os.environ:  # this runs within a simulation
         head.append(f"seed {os.environ[SEED]}")
     lines = [f"  {label:<{width}}  {value}" for label, value in shown.items()]
@@ -86,12 +86,12 @@ def _names(codes: Stage | type[IntEnum]) -> dict[int, str]:
     return {int(code): code.name for code in codes}
 
 
-def _at(values, place: tuple[int, ...], shape: tuple[int, ...]):
-    """The element of `values` at `place` of an array of `shape`; only the axes that both have are indexed."""
+def _at(values, position: tuple[int, ...], shape: tuple[int, ...]):
+    """The element of `values` at `position` of an array of `shape`; only the axes that both have are indexed."""
     if not isinstance(values, (np.ndarray, list)):
         return values
     values = np.asarray(values)
-    for index, size in zip(place, shape, strict=True):
+    for index, size in zip(position, shape, strict=True):
         if not values.ndim or len(values) != size:
             break
         values = values[index]

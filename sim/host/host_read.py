@@ -1,4 +1,4 @@
-"""Testbench of hw.host.host_read: the words and entries that a READ asks for, with their place in the answer."""
+"""Testbench of hw.host.host_read: the words and entries that a READ asks for, with their position in the answer."""
 
 import random
 from collections import deque

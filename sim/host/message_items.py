@@ -16,7 +16,7 @@ KINDS = tuple(kind for kind in to_machine(CONFIG) if kind != MessageKind.READ)
 
 
 class Bench:
-    """The unit with the payload of a message at its input and sinks in place of the memories."""
+    """The unit with the payload of a message at its input and sinks instead of the memories."""
 
     def __init__(self, dut, stall: float):
         self.dut = dut

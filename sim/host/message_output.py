@@ -73,8 +73,8 @@ class Bench:
     def answer(self) -> bytes:
         """Queue the words that answer a READ, and return the bytes expected."""
         memory = self.rng.choice(VRFS + (Mem.DRAM,) * (4 * bool(CONFIG.dram_words)))
-        place = {"address": int(self.rng.integers(1 << (32 if memory == Mem.DRAM else 16))), "memory": int(memory)}
-        return self.message(self.reply, message_payloads.reply, MessageKind.READ, place, **place)
+        fields = {"address": int(self.rng.integers(1 << (32 if memory == Mem.DRAM else 16))), "memory": int(memory)}
+        return self.message(self.reply, message_payloads.reply, MessageKind.READ, fields, **fields)
 
     def entries(self) -> bytes:
         """Queue the entries that answer a READ, and return the bytes expected; a machine without VectorRf has none."""

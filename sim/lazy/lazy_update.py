@@ -19,7 +19,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"file": "hw/lazy/lazy_step.py", "old": 'half & (~v[-1] | e["rounded"])', "new": "half"},
     {"old": "first.eq(self.i.p.last)", "new": "first.eq(0)"},
     {"file": "hw/lazy/exponent_search.py", "old": "summary.updated & ~summary.changes\n", "new": "~summary.changes\n"},
-    {"file": "hw/lib/arithmetic.py", "old": "(~value[-1] | value[:places - 1].any())", "new": "~value[-1]"},
+    {"file": "hw/lib/arithmetic.py", "old": "(~value[-1] | value[:shift - 1].any())", "new": "~value[-1]"},
 )
 
 
@@ -84,7 +84,7 @@ class Bench:
     def totals(self) -> dict[str, int]:
         """The totals that the unit has counted."""
         value = int(self.dut.totals.value)
-        return {name: value >> 32 * place & 0xFFFFFFFF for place, name in enumerate(TOTALS)}
+        return {name: value >> 32 * index & 0xFFFFFFFF for index, name in enumerate(TOTALS)}
 
 
 def headers(passes: list[Given]) -> list[int]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from amaranth import Module, Value
 from amaranth.lib.wiring import In, Out
-from concord.golden.accelerator.memory import check_place
+from concord.golden.accelerator.memory import check_range
 from concord.hw.accelerator.accelerator import Accelerator as AcceleratorTop
 from concord.hw.accelerator.accelerator import id_bits, modules
 from concord.hw.accelerator.core_ports import core_ports
@@ -136,13 +136,13 @@ class AcceleratorLibrary(AcceleratorMachine):
         self._check()
 
     def read_memory(self, address: int, count: int) -> bytes:
-        check_place(address, count, self.accelerator.memory_bytes)
+        check_range(address, count, self.accelerator.memory_bytes)
         data = np.empty(count, np.uint8)
         self._call("dram_move", address, data.ctypes.data, count, 0)
         return data.tobytes()
 
     def write_memory(self, address: int, data: bytes) -> None:
-        check_place(address, len(data), self.accelerator.memory_bytes)
+        check_range(address, len(data), self.accelerator.memory_bytes)
         bytes_ = np.frombuffer(data, np.uint8)
         self._call("dram_move", address, bytes_.ctypes.data, len(data), 1)
 

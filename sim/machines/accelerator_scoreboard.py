@@ -115,22 +115,22 @@ def difference(one: CommandList, golden: ListOutcome, other: ListOutcome) -> Dif
     wrong = golden.memory != other.memory
     for part in parts:
         wrong[part.start:part.stop] = False
-    places = np.flatnonzero(wrong)
+    at = np.flatnonzero(wrong)
     left_out = {AcceleratorRegister.HEAD} if head else set()
     others = [address for address, value in golden.registers.items() if other.registers[address] != value
               and address not in left_out and address // WINDOW - 1 not in cores]
     ups = list(zip(golden.interrupts, other.interrupts, strict=False))
     interrupts = sum(left != right for left, right in ups) + abs(len(golden.interrupts) - len(other.interrupts))
     text = ""
-    if len(places):
-        text = (f"byte {places[0]:#x} is {golden.memory[places[0]]:#04x} on golden and {other.memory[places[0]]:#04x} "
-                f"on the other machine, and {len(places) - 1} more differ")
+    if len(at):
+        text = (f"byte {at[0]:#x} is {golden.memory[at[0]]:#04x} on golden and {other.memory[at[0]]:#04x} "
+                f"on the other machine, and {len(at) - 1} more differ")
     elif others:
         text = (f"register {others[0]:#06x} is {golden.registers[others[0]]:#x} on golden and "
                 f"{other.registers[others[0]]:#x} on the other machine")
     elif interrupts:
         text = f"the interrupt is {golden.interrupts} on golden and {other.interrupts} on the other machine"
-    return Differing(len(places), len(others), interrupts, text)
+    return Differing(len(at), len(others), interrupts, text)
 
 
 def unspecified(one: CommandList, golden: ListOutcome) -> tuple[list[range], set[int], bool]:

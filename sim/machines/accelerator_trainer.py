@@ -42,12 +42,12 @@ class AcceleratorTrainer:
         self.running = 0
         ring = server.nbytes + -server.nbytes % PAGE
         self.end = ring + (BYTES << RING_SIZE)
-        self._places, self._most, self._loads = {}, {}, list[Command]()
+        self._addresses, self._most, self._loads = {}, {}, list[Command]()
         for core in self._cores:
             config = machine.accelerator.cores[core]
             if not isinstance(config, TrainerConfig):
                 raise ValueError(f"core {core} of the accelerator does not train: name one that does")
-            self._places[core], self._most[core] = self.end, config.instructions
+            self._addresses[core], self._most[core] = self.end, config.instructions
             self.end += INSTRUCTION * config.instructions
             self.end += -self.end % PAGE
         if self.end > machine.accelerator.memory_bytes:
@@ -97,8 +97,8 @@ class AcceleratorTrainer:
                     f"the program has {len(program)} words, and the instruction buffer holds {self._most[core]}"
                 )
             data = b"".join(word.to_bytes(INSTRUCTION, "little") for word in program)
-            self.machine.write_memory(self._places[core], data)
-            self._loads.append(Command(kind=CommandKind.LOAD, core=core, first=self._places[core], count=len(data)))
+            self.machine.write_memory(self._addresses[core], data)
+            self._loads.append(Command(kind=CommandKind.LOAD, core=core, first=self._addresses[core], count=len(data)))
 
     def run(self, first: int = 0, second: int = 0) -> TrainerError:
         """Execute the programs; the arguments are those of `Trainer.run`, and multiples of 4.

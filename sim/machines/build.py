@@ -39,7 +39,7 @@ THOROUGH = "-O2"  #: Optimisation of C++ for simulations that run for long.
 #: Options of C++ for objects that a shared library holds, several of which one process may load.
 SHARED = "-fPIC -fno-gnu-unique -fno-semantic-interposition"
 #: Counts of lines. Functions stay apart, because Verilator 5.048 extends the sign of a wrong bit where it puts one that
-#: has a variable of its own, as counted conditions have, in the place of its call.
+#: has a variable of its own, as counted conditions have, instead of its call.
 COVERAGE = ("--coverage-line", "--inline-cfuncs", "0")
 REFUSED = "-Werror-USERFATAL"  #: Models of cells end the build where they do not model a mode.
 

@@ -175,11 +175,11 @@ class Tables:
                    if isinstance(bit, int)}
         ends = [_ends(cell, KINDS[name].inputs) for name, cell in cells]
         before = [{drivers[bit] for bit in bits if bit in drivers} for bits in ends]
-        places = _places(before, [not self._wet.isdisjoint(bits) for bits in ends])
+        levels = _levels(before, [not self._wet.isdisjoint(bits) for bits in ends])
         for name in KINDS:
             self.cells[name] = []
-        order = sorted(range(len(cells)), key=lambda k: (places[k], cells[k][0]))
-        for ((wet, _), name), group in groupby(order, key=lambda k: (places[k], cells[k][0])):
+        order = sorted(range(len(cells)), key=lambda k: (levels[k], cells[k][0]))
+        for ((wet, _), name), group in groupby(order, key=lambda k: (levels[k], cells[k][0])):
             first, net = len(self.cells[name]), self._count
             for _, cell in (cells[k] for k in group):
                 self.cells[name].append(cell)
@@ -195,7 +195,7 @@ class Tables:
         return self.clock if [bit] == self._clock else f"_all[{self._nets[bit]}]"
 
 
-def _places(before: list[set[int]], wet: list[bool]) -> list[tuple[bool, int]]:
+def _levels(before: list[set[int]], wet: list[bool]) -> list[tuple[bool, int]]:
     """For each cell, whether it depends on inputs, and the length of the longest way to it.
 
     Args:
@@ -205,20 +205,20 @@ def _places(before: list[set[int]], wet: list[bool]) -> list[tuple[bool, int]]:
     Raises:
         ValueError: cells depend on each other in a circle.
     """
-    behind, left, places = defaultdict(list), [len(cells) for cells in before], [(one, 0) for one in wet]
+    behind, left, levels = defaultdict(list), [len(cells) for cells in before], [(one, 0) for one in wet]
     for k, cells in enumerate(before):
         for one in cells:
             behind[one].append(k)
     ready = [k for k, count in enumerate(left) if not count]
     for one in ready:  # grows
         for k in behind[one]:
-            places[k] = places[k][0] or places[one][0], max(places[k][1], places[one][1] + 1)
+            levels[k] = levels[k][0] or levels[one][0], max(levels[k][1], levels[one][1] + 1)
             left[k] -= 1
             if not left[k]:
                 ready.append(k)
     if len(ready) < len(before):
         raise ValueError(f"{len(before) - len(ready)} cells depend on each other in a circle")
-    return places
+    return levels
 
 
 def _ends(cell: Cell, ports: tuple[tuple[str, int], ...]) -> list[int | str]:
@@ -328,7 +328,7 @@ def _spelt(array: str, kind: str, form: CellKind) -> str:
 
 
 def _table(name: str, width: int, values: list[int]) -> Iterator[str]:
-    """A table as a constant array, unless it is empty; its size is a power of two, so that no place is outside."""
+    """A table as a constant array, unless it is empty; its size is a power of two, so that no index is outside."""
     if values:
         values = values + [0] * ((1 << (len(values) - 1).bit_length()) - len(values))
         rows = (", ".join(f"{width}'d{value}" for value in values[k:k + 16]) for k in range(0, len(values), 16))
@@ -339,9 +339,9 @@ def _contents(small: list[Cell]) -> Iterator[str]:
     """What small memories hold at first, where that is not 0."""
     for k, cell in enumerate(small):
         held = _number(cell, "INITVAL")
-        for place in range(16):
-            if held >> 4 * place & 15:
-                yield f"  initial words[{16 * k + place}] = 4'd{held >> 4 * place & 15};"
+        for nibble in range(16):
+            if held >> 4 * nibble & 15:
+                yield f"  initial words[{16 * k + nibble}] = 4'd{held >> 4 * nibble & 15};"
 
 
 def _number(cell: Cell, key: str) -> int:

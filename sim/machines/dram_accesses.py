@@ -32,10 +32,10 @@ def dram_accesses(chains: Iterable[Chain]) -> Iterator[DramAccess]:
                 first = source.a + chain.source_offset(k)
                 yield DramAccess(address=chain.address, access=access,
                                  words=range(first, first + (chain.outside or chain.source_words)))
-            for place, one in enumerate(chain.instructions[1:], chain.address + 1):
+            for address, one in enumerate(chain.instructions[1:], chain.address + 1):
                 if one.mem == Mem.DRAM:
                     first = one.a + chain.offset(one, k)
-                    yield DramAccess(address=place, access=Access.WRITE,
+                    yield DramAccess(address=address, access=Access.WRITE,
                                      words=range(first, first + (chain.outside if one.raw else chain.result_words)))
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import count
 
 #: Ports at which a parameter puts registers, for each parameter.
-_PLACES = {"REG_INPUTA": [f"A{k}" for k in range(18)], "REG_INPUTB": [f"B{k}" for k in range(18)],
+_REGISTERS = {"REG_INPUTA": [f"A{k}" for k in range(18)], "REG_INPUTB": [f"B{k}" for k in range(18)],
            "REG_OUTPUT": [f"P{k}" for k in range(36)]}
 
 
@@ -26,20 +26,20 @@ def registers_outside(module: dict) -> dict:
 
 
 def _apart(name: str, cell: dict, nets: Iterator[int]) -> Iterator[tuple[str, dict]]:
-    """A multiplier without registers, and flip-flops in their place."""
+    """A multiplier without registers, and flip-flops instead of them."""
     ends, kept = dict(cell["connections"]), dict(cell["parameters"])
-    for place, ports in _PLACES.items():
-        clock, enable, reset = (kept.pop(f"{place}_{what}", default)
+    for register, ports in _REGISTERS.items():
+        clock, enable, reset = (kept.pop(f"{register}_{what}", default)
                                 for what, default in (("CLK", "NONE"), ("CE", "CE0"), ("RST", "RST0")))
         if clock == "NONE":
             continue
         if (ends.get(enable), ends.get(reset)) != (["1"], ["0"]):
-            raise ValueError(f"{place} of a MULT18X18D is not always enabled, or is reset, which has no table")
+            raise ValueError(f"{register} of a MULT18X18D is not always enabled, or is reset, which has no table")
         for port in ports:
             bit = ends.get(port, ["x"])[0]
             if isinstance(bit, int):
                 ends[port] = [inner := next(nets)]
-                end = {"Q": [bit], "DI": [inner]} if place == "REG_OUTPUT" else {"Q": [inner], "DI": [bit]}
+                end = {"Q": [bit], "DI": [inner]} if register == "REG_OUTPUT" else {"Q": [inner], "DI": [bit]}
                 yield f"{name}.{port}", _flip_flop(end | {"CLK": cell["connections"][clock], "LSR": ["0"]})
     yield name, cell | {"connections": ends, "parameters": kept}
 

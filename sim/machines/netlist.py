@@ -1,4 +1,4 @@
-"""The netlist of a machine, which Verilator runs in place of its Verilog: cells of an ECP5, as a bitstream has them."""
+"""The netlist of a machine, which Verilator runs instead of its Verilog: cells of an ECP5, as a bitstream has them."""
 
 import copy
 import json
@@ -141,8 +141,8 @@ def _instances(module: dict) -> Iterator[str]:
     """Lines of cells as instances, and of their wires."""
     cells = [cell for cell in module["cells"].values() if cell["type"] != SCOPE]
     ports = module["ports"]
-    places = [*ports.values(), *({"bits": bits} for cell in cells for bits in cell["connections"].values())]
-    for bit in sorted({bit for place in places for bit in place["bits"] if isinstance(bit, int)}):
+    ends = [*ports.values(), *({"bits": bits} for cell in cells for bits in cell["connections"].values())]
+    for bit in sorted({bit for end in ends for bit in end["bits"] if isinstance(bit, int)}):
         yield f"  wire _{bit};"
     for port, made in ports.items():
         if made["direction"] == "input":

@@ -227,9 +227,9 @@ struct Bench {
         if (!left) return reset();
         for (int k = 0; k < 3; k++) cycle();  // words too many would come now
         std::vector<uint8_t> found(HALF);
-        uint32_t place = base + (1 - half) * HALF;
-        dram.move(place, found.data(), HALF, false);
-        for (uint32_t k = 0; k < HALF; k++) counts.differing += found[k] != model[place + k];
+        uint32_t address = base + (1 - half) * HALF;
+        dram.move(address, found.data(), HALF, false);
+        for (uint32_t k = 0; k < HALF; k++) counts.differing += found[k] != model[address + k];
         return still < HANG;
     }
 };

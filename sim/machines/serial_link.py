@@ -134,10 +134,10 @@ class HostLink:
         Raises:
             MachineTimeout: it answers, but messages do not come through.
         """
-        moved, place = self._line.now(), (-1, -1, -1)
+        moved, progress = self._line.now(), (-1, -1, -1)
         while True:
-            if place != (self._expected, self._taken, self._passed):
-                moved, place = self._line.now(), (self._expected, self._taken, self._passed)
+            if progress != (self._expected, self._taken, self._passed):
+                moved, progress = self._line.now(), (self._expected, self._taken, self._passed)
             elif self._line.now() - moved > self._patience:
                 raise MachineTimeout(f"the machine at {self._name} answers, but no message has come through for "
                                      f"{self._patience:g} s: reset the board, and write its bitstream again")
@@ -213,7 +213,7 @@ class HostLink:
         self._tend()
 
     def _fill(self) -> None:
-        """Send the parts of messages for which the machine has places."""
+        """Send the parts of messages for which the machine has room."""
         while self._following < min(self._queued, self._passed + WINDOW):
             self._line.write(pack(self._frames[self._following - self._taken]))
             self._following += 1

@@ -66,8 +66,8 @@ class Waves:
             KeyError: the file does not have the signal.
         """
         cycles, values = self.changes[name]
-        places = np.clip(np.searchsorted(cycles, np.arange(first, stop), side="right") - 1, 0, None)
-        return values[places]
+        indices = np.clip(np.searchsorted(cycles, np.arange(first, stop), side="right") - 1, 0, None)
+        return values[indices]
 
 
 def read_waves(path: Path, signals: Collection[str]) -> Waves:

@@ -54,9 +54,9 @@ async def matches_golden(dut, rate):
     control = {stage.name.lower(): rng.choice(codes(stage, more=CONFIG.more_functions), (count, MFUS))
                for stage in Stage}
     control["tap"] = rng.integers(0, len(Tap), (count, MFUS, TAPS))
-    places = turns(rng, count, LANES, go) if CONFIG.more_functions else None
+    turned = turns(rng, count, LANES, go) if CONFIG.more_functions else None
     held = rng.random((count, len(OPERANDS))) < 0.3
-    brought = {"turn": pack(turn(LANES), places), "held": (held << np.arange(len(OPERANDS))).sum(1)} if places else {}
+    brought = {"turn": pack(turn(LANES), turned), "held": (held << np.arange(len(OPERANDS))).sum(1)} if turned else {}
     await start(dut, "go", "control", "addresses", "word", "operands", *brought)
     words = pack(word(CONFIG), value)
     shown = await stream(dut, {
@@ -66,13 +66,13 @@ async def matches_golden(dut, rate):
     assert_equal("valid", [valid for valid, _ in shown[LATENCY:]], go)
     got = unpack(results(CONFIG), [o for _, o in shown[LATENCY:]])
     operands = [memory[addresses[:, k]] for k, memory in enumerate(memories)]
-    if places:
+    if turned:
         operands = [np.where(held[:, k:k + 1], operand[:, :1], operand) for k, operand in enumerate(operands)]
     addend0, addend1, factor0, factor1 = operands
     taps = np.zeros((count, TAPS, LANES), np.uint16)
     first, second = ({name: code[:, unit] for name, code in control.items()} for unit in range(MFUS))
-    want, taps = multifunction(value, addend0, factor0, taps, turn=places, **first)
-    want, taps = multifunction(want, addend1, factor1, taps, turn=places, **second)
+    want, taps = multifunction(value, addend0, factor0, taps, turn=turned, **first)
+    want, taps = multifunction(want, addend1, factor1, taps, turn=turned, **second)
     given = {"word": value, "addend0": addend0, "factor0": factor0, "addend1": addend1, "factor1": factor1}
     given |= {each.name.lower(): (control[each.name.lower()], each) for each in Stage} | {"tap": (control["tap"], Tap)}
     assert_equal("value", got["value"], want, where=go[:, None], **given)

@@ -18,7 +18,7 @@ from concord.sim.stimulus.random_values import mantissas
 CONFIGURATIONS = ("tiny", "serial", "wide", "tiny_float")
 TESTED = ("tiny", "serial", "wide", "tiny_float")
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
-    {"old": "minus=top and places[k + 1] == 1", "new": "minus=False", "file": "hw/mvm/dot_products.py"},
+    {"old": "minus=top and widths[k + 1] == 1", "new": "minus=False", "file": "hw/mvm/dot_products.py"},
     {"old": "(value >> self.shift) + Cat(value[self.shift - 1], Const(0, 1)).as_signed()", "new": "value >> self.shift",
      "file": "hw/mvm/dot_products.py"},
     {"old": "value.shift_left(1)) if", "new": "value) if", "file": "hw/mvm/dot_products.py", "config": "tiny_float"},

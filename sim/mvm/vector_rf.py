@@ -62,8 +62,8 @@ class Bench:
         shown = {b: banks[b] for b in range(ENGINES)} | {
             name: ENTRY.of(int(getattr(dut, f"{name}__entry").value)) for name in SINGLE}
         due = self.wanted.popleft()
-        for place, want in due.items():
-            assert_equal(f"entry for {place}", shown[place], want)
+        for port, want in due.items():
+            assert_equal(f"entry for {port}", shown[port], want)
         self.checked += len(due)
         reads = {b: index * ENGINES + b for b, (valid, index) in self.columns.items() if valid}
         taken = False
@@ -74,7 +74,7 @@ class Bench:
             if served:
                 reads[name] = address
         writes = self.written and self.written[0]  # what a read yields during a write is undefined
-        self.wanted.append({place: self.contents[address] for place, address in reads.items()
+        self.wanted.append({port: self.contents[address] for port, address in reads.items()
                             if address in self.contents and address != writes})
         if self.written:
             address, words, value = self.written

@@ -59,19 +59,19 @@ class EntryWriter:
 
 
 def column_steps(chain: Chain) -> list[tuple[int, tuple[int, int], bool]]:
-    """(iteration, place, whether it is the last one of its iteration) of each column."""
+    """(iteration, address, whether it is the last one of its iteration) of each column."""
     return _with_ends([(iteration, (ENTRIES, address)) for iteration, part in enumerate(columns(chain))
                        for address in part.ravel().tolist()])
 
 
 def pixel_steps(chain: Chain, vector_words: int) -> list[tuple[int, tuple[int, int], bool]]:
-    """(iteration, place, whether it is the last one of its word) of each pixel."""
+    """(iteration, address, whether it is the last one of its word) of each pixel."""
     memory = INDEX[chain.source.mem]
     return [(each.iteration, (memory, each.address), each.last) for each in pixels(chain, vector_words)]
 
 
 def _with_ends(steps):
     followers = [*steps[1:], (None, None)]
-    return [(iteration, place, iteration != follower) for (iteration, place), (follower, _) in zip(
+    return [(iteration, address, iteration != follower) for (iteration, address), (follower, _) in zip(
         steps, followers, strict=True)]
 

@@ -9,16 +9,16 @@ from concord.spec.isa.chain import Chain
 from concord.spec.isa.instructions import Op
 from concord.spec.isa.memories import Mem
 
-#: Places that are not (memory, address): the queues from and to the host, whose words keep their order.
+#: Addresses that are not (memory, address): the queues from and to the host, whose words keep their order.
 NET_IN, NET_OUT = ("net", "in"), ("net", "out")
 
 
 def steps(number: int, chain: Chain, vector_words: int) -> Iterator[tuple[tuple, list, list]]:
-    """The accesses of a chain in program order, as tuples (tag, places that are read, places that are written).
+    """The accesses of a chain in program order, as tuples (tag, addresses that are read, addresses that are written).
 
     The tag of a word is (number, iteration, index); that of a product's operands and tiles, of the pixels of an
     iteration, and of a loaded tile is (number, iteration, name); that of an entry that is written
-    (number, iteration, index of its last word, "entry"). Each use of a queue counts as a read and a write of its place.
+    (number, iteration, index of its last word, "entry"). Each use of a queue counts as a read and a write.
     """
     if chain.builds:
         words = chain_words(chain)
@@ -42,17 +42,17 @@ def steps(number: int, chain: Chain, vector_words: int) -> Iterator[tuple[tuple,
             queues = [NET_IN] * (net and not chain.product) + [NET_OUT] * out
             yield (number, word.iteration, word.index), word.reads + queues, [*word.writes.items(), *queues]
             if (word.iteration, word.index) in entries:
-                place = ENTRIES, entries[word.iteration, word.index]
-                yield (number, word.iteration, word.index, "entry"), [], [place]
+                address = ENTRIES, entries[word.iteration, word.index]
+                yield (number, word.iteration, word.index, "entry"), [], [address]
 
 
 def _sources(number, chain, iteration, vector_words):
     """What an iteration reads ahead of its words: operands and tiles of a product, or pixels."""
     source = chain.source
     if chain.gathers:
-        places = [(INDEX[source.mem], pixel.address) for pixel in pixels(chain, vector_words)
+        addresses = [(INDEX[source.mem], pixel.address) for pixel in pixels(chain, vector_words)
                   if pixel.iteration == iteration]
-        yield (number, iteration, "pixels"), places, []
+        yield (number, iteration, "pixels"), addresses, []
     if chain.product:
         net = source.mem == Mem.NET_Q
         first = source.a + chain.source_offset(iteration)
@@ -64,7 +64,7 @@ def _sources(number, chain, iteration, vector_words):
 
 
 class MemoryOrder:
-    """Asserts that each read of a place finds the value of its last writer in program order.
+    """Asserts that each read of an address finds the value of its last writer in program order.
 
     Args:
         vector_words: Number of words of an entry of VectorRf.
@@ -77,15 +77,15 @@ class MemoryOrder:
     def plan(self, number: int, chain: Chain) -> None:
         """Note the next chain of the program."""
         for tag, reads, writes in steps(number, chain, self.vector_words):
-            self._wanted[tag] = {place: self._order.get(place) for place in reads}
+            self._wanted[tag] = {address: self._order.get(address) for address in reads}
             self._order |= dict.fromkeys(writes, tag)
 
-    def read(self, tag: tuple, places: Iterable) -> None:
-        """Note that the access `tag` reads places now, and check which access wrote them last."""
-        for place in places:
-            found, wanted = self._now.get(place), self._wanted[tag][place]
-            assert found == wanted, f"{tag} finds {place} as {found} has left it, not {wanted}"
+    def read(self, tag: tuple, addresses: Iterable) -> None:
+        """Note that the access `tag` reads addresses now, and check which access wrote them last."""
+        for address in addresses:
+            found, wanted = self._now.get(address), self._wanted[tag][address]
+            assert found == wanted, f"{tag} finds {address} as {found} has left it, not {wanted}"
 
-    def write(self, tag: tuple, places: Iterable) -> None:
-        """Note that the access `tag` writes places now."""
-        self._now |= dict.fromkeys(places, tag)
+    def write(self, tag: tuple, addresses: Iterable) -> None:
+        """Note that the access `tag` writes addresses now."""
+        self._now |= dict.fromkeys(addresses, tag)

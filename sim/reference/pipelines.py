@@ -42,11 +42,11 @@ class Writer:
         tag, word = self.flight.popleft()
         number, job, left = self.jobs[0]
         assert (number, word) == (tag[0], left.popleft())
-        places = list(word.writes.items())
+        addresses = list(word.writes.items())
         if job["net"]:
             self.order.read(tag, [NET_OUT])
-            places.append(NET_OUT)
-        self.order.write(tag, places)
+            addresses.append(NET_OUT)
+        self.order.write(tag, addresses)
         if job["entries"]:
             self.entries.take(tag)
         if not left:
@@ -94,7 +94,7 @@ class ReferencePipelines:
     def fetch(self):
         number, chain, job = self.jobs["fetch"][0]
         iteration, index = divmod(self.at["fetch"], chain.source_words)
-        place = INDEX[chain.source.mem], chain.source.a + chain.source_offset(iteration) + index
+        address = INDEX[chain.source.mem], chain.source.a + chain.source_offset(iteration) + index
         own = ahead(job["own"]["ticket"], self.mfu.done % (1 << TICKET))
         landed = own <= 0 or (own == 1 and self.mfu.state["iteration"] >= iteration)
         if self._waits(job, "mfu", "copy") or (job["own"]["valid"] and iteration and not landed):
@@ -104,23 +104,23 @@ class ReferencePipelines:
             if index == 0:
                 self.order.read(tag, [NET_IN])
             self.order.write(tag if index == chain.source_words - 1 else ("half of", *tag), [NET_IN])
-        elif self._blocked(job["source"], place):
+        elif self._blocked(job["source"], address):
             return
         else:
-            self.order.read(tag, [place])
+            self.order.read(tag, [address])
         self.operands["fetch"] += index == chain.source_words - 1
         self.count["fetch"] += self._advance("fetch", chain.source_words * chain.registers.iterations)
 
     def columns(self):
         number, chain, job = self.jobs["columns"][0]
-        iteration, place, ends = self._next_step("columns", lambda: column_steps(chain))
-        if self._step("columns", (number, iteration, "operands"), job, place):
+        iteration, address, ends = self._next_step("columns", lambda: column_steps(chain))
+        if self._step("columns", (number, iteration, "operands"), job, address):
             self.operands["columns"] += ends
 
     def gather(self):
         number, chain, job = self.jobs["gather"][0]
-        iteration, place, ends = self._next_step("gather", lambda: pixel_steps(chain, self.order.vector_words))
-        if self._step("gather", (number, iteration, "pixels"), job, place):
+        iteration, address, ends = self._next_step("gather", lambda: pixel_steps(chain, self.order.vector_words))
+        if self._step("gather", (number, iteration, "pixels"), job, address):
             self.gathered += ends
 
     def _next_step(self, name: str, steps):
@@ -129,11 +129,11 @@ class ReferencePipelines:
             self.steps[name].extend(steps())
         return self.steps[name][0]
 
-    def _step(self, name: str, tag: tuple, job: dict, place: tuple[int, int]) -> bool:
-        """Read a place, unless an older chain may still write it; returns whether it was read."""
-        if self.entries.blocked(job, place[1]) if place[0] == ENTRIES else self._blocked(job["source"], place):
+    def _step(self, name: str, tag: tuple, job: dict, address: tuple[int, int]) -> bool:
+        """Read an address, unless an older chain may still write it; returns whether it was read."""
+        if self.entries.blocked(job, address[1]) if address[0] == ENTRIES else self._blocked(job["source"], address):
             return False
-        self.order.read(tag, [place])
+        self.order.read(tag, [address])
         self.steps[name].popleft()
         if not self.steps[name]:
             self.jobs[name].popleft()
@@ -156,8 +156,8 @@ class ReferencePipelines:
             return
         if (job["pop"] and not self.results) or (job["gather"] and not self.gathered):
             return
-        readers = {place: job["operands"][OPERANDS.index(place[0])] for place in word.operands.items()}
-        if any(self._blocked(reader, place) for place, reader in readers.items()):
+        readers = {address: job["operands"][OPERANDS.index(address[0])] for address in word.operands.items()}
+        if any(self._blocked(reader, address) for address, reader in readers.items()):
             return
         if word.source and self._blocked(job["source"], word.source):
             return
@@ -192,8 +192,8 @@ class ReferencePipelines:
             return
         self.order.read((number, word.iteration, word.index), word.reads)
         size = chain.registers.iterations * chain.result_words // len(chain.tiles)
-        tile, place = divmod(self.at["copy"], size)
-        if place == size - 1:
+        tile, address = divmod(self.at["copy"], size)
+        if address == size - 1:
             self.order.write((number, tile, "tile"), [("tile", chain.tiles[tile])])
         self.copies.done += self._advance("copy", chain.registers.iterations * chain.result_words)
 
@@ -222,5 +222,5 @@ class ReferencePipelines:
         done = self.done
         return any(waiting(job[pipe], done[pipe] % (1 << TICKET)) for pipe in pipes)
 
-    def _blocked(self, reader: dict, place: tuple[int, int]) -> bool:
-        return blocked(reader["mfu"], self.mfu.state, *place) or blocked(reader["copy"], self.copies.state, *place)
+    def _blocked(self, reader: dict, address: tuple[int, int]) -> bool:
+        return blocked(reader["mfu"], self.mfu.state, *address) or blocked(reader["copy"], self.copies.state, *address)

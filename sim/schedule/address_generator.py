@@ -6,7 +6,7 @@ from collections import deque
 import cocotb
 import numpy as np
 from concord.hw.lib.payloads import MVM, NET, VECTOR_READ
-from concord.hw.schedule.address_generator import Place, read_request, walk
+from concord.hw.schedule.address_generator import WordPosition, read_request, walk
 from concord.sim.drivers.bench import CONFIG, Packer
 from concord.sim.drivers.stream import StreamSource, clock, start
 from concord.sim.reference.hazards import Pipelines, Vectors
@@ -19,7 +19,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
 )
 
 LATE = 2  #: Most cycles for which a word waits that no older chain may write any more.
-JOB, REQUEST, PLACE = Packer(walk(CONFIG)), Packer(read_request(CONFIG)), Packer(Place)
+JOB, REQUEST, POSITION = Packer(walk(CONFIG)), Packer(read_request(CONFIG)), Packer(WordPosition)
 
 
 class Bench:
@@ -66,18 +66,19 @@ class Bench:
         await clock(dut)
         self.cycles += 1
         self.check_word()
-        self.next, place, request = None, PLACE.of(int(dut.present.value)), REQUEST.of(int(dut.vectors__request.value))
+        position, request = POSITION.of(int(dut.present.value)), REQUEST.of(int(dut.vectors__request.value))
+        self.next = None
         taken = bool(dut.go.value)
         assert not (dut.hold.value and (taken or request["valid"]))
-        if place["valid"]:
+        if position["valid"]:
             job, iteration, index, address = self.words[0]
             ends = index == job["words"] - 1, iteration == job["iterations"] - 1
-            assert place == {"valid": 1, "iteration": iteration, "first_word": not index, "last_word": ends[0],
+            assert position == {"valid": 1, "iteration": iteration, "first_word": not index, "last_word": ends[0],
                              "first_iteration": not iteration, "last_iteration": ends[1]}
             assert bool(dut.last.value) == all(ends)
             self.check(job["memory"], job, address, request, taken=taken)
-        assert place["valid"] or not taken
-        assert bool(dut.waits.value) == bool(place["valid"] and not dut.hold.value and not taken)
+        assert position["valid"] or not taken
+        assert bool(dut.waits.value) == bool(position["valid"] and not dut.hold.value and not taken)
         if taken:
             self.words.popleft()
         self.pipes.advance()

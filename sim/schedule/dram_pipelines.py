@@ -31,13 +31,13 @@ def routes(chain: Chain) -> tuple[str, ...]:
     return (*pipelines(chain), *("reads",) * (chain.source.mem == Mem.DRAM), *("stores",) * bool(store(chain)))
 
 
-def source_places(chain: Chain, iteration: int, kind=DRAM) -> list[tuple]:
+def source_addresses(chain: Chain, iteration: int, kind=DRAM) -> list[tuple]:
     """What an iteration reads in Dram, or of entries that move as they are."""
     first, count = chain.source.a + chain.source_offset(iteration), chain.outside or chain.result_words
     return [(kind, first + k) for k in range(chain.entries if kind == ENTRIES else count)]
 
 
-def target_places(chain: Chain, target: Instruction, iteration: int) -> list[tuple]:
+def target_addresses(chain: Chain, target: Instruction, iteration: int) -> list[tuple]:
     """What an iteration writes in Dram, VectorRf or BiasRf."""
     kind = {Mem.DRAM: DRAM, Mem.VECTOR_RF: ENTRIES}.get(Mem(target.mem), "bias")
     first, count = target.a + chain.offset(target, iteration), chain.outside or chain.result_words
@@ -54,26 +54,27 @@ class DramOrder(MemoryOrder):
         if kept == ("move",):
             kind = DRAM if chain.source.raw else ENTRIES
             for k in turns:
-                self._note((number, k, "move"), source_places(chain, k, kind), target_places(chain, chain.target, k))
+                self._note((number, k, "move"), source_addresses(chain, k, kind),
+                           target_addresses(chain, chain.target, k))
         elif kept == ("load",):
             for k, tile in zip(turns, chain.tiles, strict=True):
-                self._note((number, k, "words"), source_places(chain, k), [])
+                self._note((number, k, "words"), source_addresses(chain, k), [])
                 self._note((number, k, "tile"), [], [("tile", tile)])
         else:
             super().plan(number, chain)
             for word in chain_words(chain) if {"reads", "stores"} & {*kept} else ():
                 tag, (k, index) = (number, word.iteration, word.index), (word.iteration, word.index)
                 if "reads" in kept:
-                    self._note((*tag, "from"), [source_places(chain, k)[index]], [])
+                    self._note((*tag, "from"), [source_addresses(chain, k)[index]], [])
                 if "stores" in kept:
-                    self._note((*tag, "to"), [], [target_places(chain, store(chain), k)[index]])
+                    self._note((*tag, "to"), [], [target_addresses(chain, store(chain), k)[index]])
 
     def knows(self, tag: tuple) -> bool:
         """Whether there is an access with this tag."""
         return tag in self._wanted
 
     def _note(self, tag, reads, writes):
-        self._wanted[tag] = {place: self._order.get(place) for place in reads}
+        self._wanted[tag] = {address: self._order.get(address) for address in reads}
         self._order |= dict.fromkeys(writes, tag)
 
 
@@ -110,7 +111,7 @@ class DramPipelines(ReferencePipelines):
         """Read a word ahead of its chain."""
         number, chain, _ = self.jobs["read_words"][0]
         k, index = divmod(self.at["read_words"], chain.result_words)
-        self.order.read((number, k, index, "from"), [source_places(chain, k)[index]])
+        self.order.read((number, k, index, "from"), [source_addresses(chain, k)[index]])
         last = self._advance("read_words", chain.result_words * chain.registers.iterations)
         self.came.append((number, k, index, last))
 
@@ -120,14 +121,14 @@ class DramPipelines(ReferencePipelines):
         if self.left:
             k, index = divmod(self.at["store_words"], chain.result_words)
             assert self.left.popleft() == (number, k, index), "words for Dram come in another order than their ranges"
-            self.order.write((number, k, index, "to"), [target_places(chain, store(chain), k)[index]])
+            self.order.write((number, k, index, "to"), [target_addresses(chain, store(chain), k)[index]])
             self.count["stores"] += self._advance("store_words", chain.result_words * chain.registers.iterations)
 
     def tile_words(self):
         """Read the words of a tile ahead of its load."""
         number, chain, _ = self.jobs["tile_words"][0]
         k = self.at["tile_words"]
-        self.order.read((number, k, "words"), source_places(chain, k))
+        self.order.read((number, k, "words"), source_addresses(chain, k))
         self.tiles.append((number, k))
         self._advance("tile_words", chain.registers.iterations)
 
@@ -145,8 +146,8 @@ class DramPipelines(ReferencePipelines):
         number, chain, _ = self.jobs["move"][0]
         k = self.at["move"]
         kind = DRAM if chain.source.raw else ENTRIES
-        self.order.read((number, k, "move"), source_places(chain, k, kind))
-        self.order.write((number, k, "move"), target_places(chain, chain.target, k))
+        self.order.read((number, k, "move"), source_addresses(chain, k, kind))
+        self.order.write((number, k, "move"), target_addresses(chain, chain.target, k))
         self.count["move"] += self._advance("move", chain.registers.iterations)
 
     def product(self):
@@ -190,12 +191,12 @@ def check_job(name: str, chain: Chain, job: dict):
             writes, target.mem == Mem.BIAS_RF, chain.end - 1 if writes else chain.address)
         assert job["integer"] == (source if writes else target).integer
         assert job["words" if job["bias"] else "entries"] == (chain.result_words if job["bias"] else chain.entries)
-        places = [(source.a + chain.source_offset(k), target.a + chain.offset(target, k)) for k in turns]
-        assert [*_moved(job)] == places
+        addresses = [(source.a + chain.source_offset(k), target.a + chain.offset(target, k)) for k in turns]
+        assert [*_moved(job)] == addresses
         return
-    places = [target_places(chain, store(chain), k) if name == "store_words" else source_places(chain, k)
+    addresses = [target_addresses(chain, store(chain), k) if name == "store_words" else source_addresses(chain, k)
               for k in turns]
-    assert _walked(job) == [place for _, place in sum(places, [])]
+    assert _walked(job) == [address for _, address in sum(addresses, [])]
     instructions = chain.instructions.index(store(chain)) if name == "store_words" else 0
     assert job["tag"] == chain.address + instructions
 

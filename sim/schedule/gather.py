@@ -54,7 +54,7 @@ class Bench:
         job = {name: record[name] for name in names} | {
             "source": self.pipes.reader(chain), "pool": chain.pools, "older": self.writers.older()}
         self.jobs.put(JOB.join(job))
-        self.expected.extend((job, *place[2:]) for place in pixels(chain, CONFIG.vector_words))
+        self.expected.extend((job, *pixel[2:]) for pixel in pixels(chain, CONFIG.vector_words))
 
     def may_read(self, job: dict, address: int, first: bool) -> bool:
         """Whether the unit may read the pixel in this cycle."""

@@ -41,15 +41,15 @@ class Units:
         """A word enters: its source is read now, and its operands in later cycles."""
         if word.source:
             self.reads[cycle].append((tag, word.source))
-        for place in word.operands.items():
-            self.reads[cycle + 1 + DUE[OPERANDS.index(place[0])]].append((tag, place))
+        for address in word.operands.items():
+            self.reads[cycle + 1 + DUE[OPERANDS.index(address[0])]].append((tag, address))
         self.landing.append((cycle + 1 + LATENCY, tag, word))
 
     def cycle(self, cycle: int, *, checked: bool) -> bool:
         """Do the reads of this cycle, then its write, which they do not see; return whether a word was written."""
-        for tag, place in self.reads.pop(cycle, ()):
+        for tag, address in self.reads.pop(cycle, ()):
             if checked:
-                self.order.read(tag, [place])
+                self.order.read(tag, [address])
         landed = bool(self.landing) and self.landing[0][0] == cycle
         if landed:
             _, tag, word = self.landing.popleft()

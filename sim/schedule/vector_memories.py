@@ -72,9 +72,9 @@ class Bench:
         self.operands = {k: (v, self.address(v)) for k, v in enumerate(OPERANDS)}
         dut.addresses.value = ADDRESSES.join({k: address for k, (_, address) in self.operands.items()})
 
-    def expected(self, places: dict[int, tuple[int, int]]) -> dict[int, int]:
+    def expected(self, addresses: dict[int, tuple[int, int]]) -> dict[int, int]:
         """The words that must come in the next cycle."""
-        return {k: self.contents[v][address] for k, (v, address) in places.items()
+        return {k: self.contents[v][address] for k, (v, address) in addresses.items()
                 if address in self.contents[v] and (v, address) not in self.written}
 
 

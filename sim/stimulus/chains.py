@@ -161,19 +161,19 @@ def _writes(chain, record, mask):
     Args:
         mask: The bits of an address on the wires.
     """
-    places, passed = [], 0
+    writes, passed = [], 0
     for address, instruction in enumerate(chain.instructions, chain.address):
         spec = SPECS[instruction.op]
         passed = spec.position + 1 if spec.operation else passed
         if instruction.op == Op.V_WR:
-            places.append((Mem(instruction.mem), instruction, passed, address))
-    taps = list(dict.fromkeys(place for _, _, place, _ in places))[:TAPS]
-    for tap, place in enumerate(taps):
-        if place < STAGES:
-            mfu, stage = divmod(place, len(Stage))
+            writes.append((Mem(instruction.mem), instruction, passed, address))
+    taps = list(dict.fromkeys(position for _, _, position, _ in writes))[:TAPS]
+    for tap, position in enumerate(taps):
+        if position < STAGES:
+            mfu, stage = divmod(position, len(Stage))
             record["control"][mfu].setdefault("tap", {})[tap] = TAP_BEFORE[stage]
-    for mem, instruction, place, address in places:
-        select = {"tapped": place != passed, "tap": taps.index(place) if place != passed else 0}
+    for mem, instruction, position, address in writes:
+        select = {"tapped": position != passed, "tap": taps.index(position) if position != passed else 0}
         if mem in VRFS:
             rising = instruction.inc and chain.registers.stride_out >= chain.result_words
             record["writes"][INDEX[mem]] = _access(chain, instruction) | {"rising": rising, "select": select}

@@ -45,11 +45,11 @@ def _kinds(accelerator):
         yield f"kind {number}", bytes([number]) + bytes(31), CommandError.KIND
     fields = ("kind", "core", "rest 2", "first", "count", "second", "room", "value", "rest 24")
     for kind, command in good.items():
-        for place, name in enumerate(fields):
+        for index, name in enumerate(fields):
             if name not in ("kind", *FIELDS[kind]):
                 for value in (1, {"core": 255, "rest 2": 0xFFFF, "rest 24": 1 << 63}.get(name, _TOP - 1)):
                     numbers = list(PACKED.unpack(command.pack()))
-                    numbers[place] = value
+                    numbers[index] = value
                     yield f"{name} = {value:#x} of {kind.name}", PACKED.pack(*numbers), CommandError.KIND
 
 
@@ -121,12 +121,12 @@ def _settings(accelerator):
 
 
 def refused_list(accelerator: Accelerator, rng: np.random.Generator, data: bytes, error: CommandError) -> CommandList:
-    """A random list with a command that is refused at a random place."""
+    """A random list with a command that is refused at a random index."""
     maker = ListMaker(accelerator, rng)
     extend(maker, int(rng.integers(2)))
-    place = int(rng.integers(len(maker.commands) + 1))
-    made = maker.made(error=error, index=place)
-    return replace(made, commands=(*made.commands[:place], data, *made.commands[place:]))
+    index = int(rng.integers(len(maker.commands) + 1))
+    made = maker.made(error=error, index=index)
+    return replace(made, commands=(*made.commands[:index], data, *made.commands[index:]))
 
 
 def failing_list(accelerator: Accelerator, rng: np.random.Generator, error: CommandError) -> CommandList:
@@ -191,8 +191,8 @@ def _message(maker, core, case):
         wrong = [data for name, data in malformed(config, rng).items() if name.startswith("INPUT")]
         wrong += [pack(config, message(config, rng, kind)) for kind in kinds]
         good, send, room = case.inputs, maker.run, len(b"".join(answers_of(case)))
-    place = int(rng.integers(len(good) + 1))
-    send(core, [*good[:place], wrong[int(rng.integers(len(wrong)))], *good[place:]], room)
+    index = int(rng.integers(len(good) + 1))
+    send(core, [*good[:index], wrong[int(rng.integers(len(wrong)))], *good[index:]], room)
 
 
 def _program(maker, core, case):

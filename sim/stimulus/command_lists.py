@@ -1,6 +1,6 @@
 """Random lists of commands for accelerators: programs on cores, messages that pass from core to core, copies, signals.
 
-No two commands without order touch the same bytes: the maker knows which cores have used a place since the last WAIT
+No two commands without order touch the same bytes: the maker knows which cores have used a part since the last WAIT
 for them, and puts a WAIT before a command that would meet them.
 """
 
@@ -83,7 +83,7 @@ class ListMaker:
 
     Attributes:
         commands: The commands so far.
-        places:   Places that commands have used, besides Dram.
+        parts:    Parts of the memory that commands have used, besides Dram.
         busy:     Cores in the middle of an episode.
         memory:   The memory before the first command; bytes that nobody writes are random.
     """
@@ -92,42 +92,42 @@ class ListMaker:
         self.accelerator, self.rng = accelerator, rng
         self.memory = bytearray(rng.bytes(accelerator.memory_bytes))
         self.commands: list[Command] = []
-        self.places: list[MemoryPart] = []
+        self.parts: list[MemoryPart] = []
         self.busy: set[int] = set()
         self.ring_size = int(rng.integers(smallest_ring, 7))
         self._next = PAGE * int(rng.integers(4))
-        self.ring = self.place(BYTES << self.ring_size).first
-        self.places.clear()
+        self.ring = self.part(BYTES << self.ring_size).first
+        self.parts.clear()
         self.dram: dict[int, MemoryPart] = {}
         for core, config in enumerate(accelerator.cores):
             if config.dram_words:
                 self._next += -self._next % PAGE
-                self.dram[core] = self.place(dram_bytes(config))
-                self.places.remove(self.dram[core])
+                self.dram[core] = self.part(dram_bytes(config))
+                self.parts.remove(self.dram[core])
 
     def made(self, **fields) -> CommandList:
         """The list; `fields` say which error it has."""
         return CommandList(accelerator=self.accelerator, image=bytes(self.memory), ring=self.ring,
                            ring_size=self.ring_size, commands=tuple(one.pack() for one in self.commands), **fields)
 
-    def place(self, size: int, data: bytes = b"") -> MemoryPart:
-        """A new place of at least `size` bytes, which holds `data` at first."""
+    def part(self, size: int, data: bytes = b"") -> MemoryPart:
+        """A new part of at least `size` bytes, which holds `data` at first."""
         found = MemoryPart(first=self._next, size=max(size + -size % ALIGNED, ALIGNED))
         self._next += found.size + ALIGNED * int(self.rng.integers(3))
         self.memory[found.first:found.first + len(data)] = data
         assert self._next <= self.accelerator.memory_bytes - ALIGNED, "the list is too long for the memory"
-        self.places.append(found)
+        self.parts.append(found)
         return found
 
     def used(self, size: int) -> MemoryPart:
-        """A place of at least `size` bytes that may be written: sometimes one that commands have used before."""
-        free = [one for one in self.places if one.size >= size and not one.kept]
+        """A part of at least `size` bytes that may be written: sometimes one that commands have used before."""
+        free = [one for one in self.parts if one.size >= size and not one.kept]
         if free and self.rng.random() < 0.3:
             return free[int(self.rng.integers(len(free)))]
-        return self.place(size)
+        return self.part(size)
 
     def add(self, command: Command, read: tuple[MemoryPart, ...] = (), written: tuple[MemoryPart, ...] = ()) -> None:
-        """Add a command that uses places, after a WAIT for all cores that it would meet there."""
+        """Add a command that uses parts, after a WAIT for all cores that it would meet there."""
         core = {command.core} if command.kind.of_core else set()
         met = set().union(*(one.written for one in (*read, *written)), *(one.read for one in written)) - core
         if met:
@@ -142,7 +142,7 @@ class ListMaker:
     def wait(self, cores: set[int]) -> None:
         """Add a WAIT."""
         self.commands.append(Command(kind=CommandKind.WAIT, value=sum(1 << core for core in cores)))
-        for one in (*self.places, *self.dram.values()):
+        for one in (*self.parts, *self.dram.values()):
             one.read -= cores
             one.written -= cores
 
@@ -154,29 +154,29 @@ class ListMaker:
             self.add(Command(kind=CommandKind.SET, core=core, first=Register.DRAM_BASE, value=base))
 
     def load(self, core: int, messages: list[bytes], room: int = 0) -> MemoryPart:
-        """Add a LOAD of messages, whose answers need `room` bytes; returns their place."""
+        """Add a LOAD of messages, whose answers need `room` bytes; returns their part."""
         return self._sent(CommandKind.LOAD, core, b"".join(messages), room)
 
     def run(self, core: int, messages: list[bytes], room: int) -> MemoryPart:
-        """Add a RUN on messages, whose answers need `room` bytes; returns their place."""
+        """Add a RUN on messages, whose answers need `room` bytes; returns their part."""
         return self._sent(CommandKind.RUN, core, b"".join(messages), room)
 
     def run_on(self, core: int, source: MemoryPart, count: int, room: int) -> MemoryPart:
-        """Add a RUN on the `count` bytes of messages that another core has stored at a place."""
-        answers = self.place(ALIGNED + room)
+        """Add a RUN on the `count` bytes of messages that another core has stored in a part."""
+        answers = self.part(ALIGNED + room)
         outside = (self.dram[core],) if core in self.dram else ()
         self.add(Command(kind=CommandKind.RUN, core=core, first=source.first + ALIGNED, count=count,
                          second=answers.first, room=answers.size), (source, *outside), (answers, *outside))
         return answers
 
     def copy(self, source: MemoryPart, target: MemoryPart) -> None:
-        """Add a COPY of the first bytes of a place."""
+        """Add a COPY of the first bytes of a part."""
         self.add(Command(kind=CommandKind.COPY, first=source.first, count=min(source.size, target.size),
                          second=target.first), (source,), (target,))
 
     def _sent(self, kind, core, data, room):
-        """Add a LOAD or RUN whose messages may be copied to their place by a COPY before it."""
-        source = self.place(len(data), data)
+        """Add a LOAD or RUN whose messages may be copied to their part by a COPY before it."""
+        source = self.part(len(data), data)
         source.kept = True
         if data and self.rng.random() < 0.3:
             copied = self.used(source.size)
@@ -286,8 +286,8 @@ def memory_room(case: Case) -> int:
 def _of_processor(maker: ListMaker) -> None:
     """Add a COPY, SIGNAL or WAIT."""
     rng, kind = maker.rng, maker.rng.random()
-    if kind < 0.4 and maker.places:
-        source = maker.places[int(rng.integers(len(maker.places)))]
+    if kind < 0.4 and maker.parts:
+        source = maker.parts[int(rng.integers(len(maker.parts)))]
         target = maker.used(min(source.size, ALIGNED * int(rng.integers(1, 130))))
         if target is not source:
             maker.copy(source, target)

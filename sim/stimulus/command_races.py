@@ -37,10 +37,10 @@ def _two(accelerator, rng) -> tuple[int, int]:
 
 
 def _reading(maker: ListMaker, core: int) -> tuple[Command, MemoryPart, MemoryPart]:
-    """A LOAD that reads some words of a core's memory, with the places of its message and of the answer."""
+    """A LOAD that reads some words of a core's memory, with the parts of its message and of the answer."""
     config = maker.accelerator.cores[core]
     data = read_message(config, Mem.INITIAL_VRF, _WORDS)
-    source, answers = maker.place(len(data), data), maker.place(ALIGNED + _sent(config))
+    source, answers = maker.part(len(data), data), maker.part(ALIGNED + _sent(config))
     return Command(kind=CommandKind.LOAD, core=core, first=source.first, count=len(data), second=answers.first,
                    room=answers.size), source, answers
 
@@ -62,17 +62,17 @@ def _both(maker: ListMaker, one: Command, other: Command) -> None:
 
 
 def _answers_onto(maker, one, other):
-    """Two cores store their answers at one place, or one over the messages of the other."""
+    """Two cores store their answers at one address, or one over the messages of the other."""
     command, source, answers = _reading(maker, one)
     racing, _, _ = _reading(maker, other)
-    place = answers if maker.rng.random() < 0.5 else source
-    _both(maker, command, replace(racing, second=place.first))
+    part = answers if maker.rng.random() < 0.5 else source
+    _both(maker, command, replace(racing, second=part.first))
 
 
 def _copied(maker, one, _):
     """A COPY takes, or writes over, what a core stores, or writes over its messages, without a WAIT between them."""
     command, source, answers = _reading(maker, one)
-    other = maker.place(answers.size)
+    other = maker.part(answers.size)
     copy = Command(kind=CommandKind.COPY, first=answers.first, count=ALIGNED, second=other.first)
     if maker.rng.random() < 0.7:
         written = answers if maker.rng.random() < 0.5 else source
@@ -92,14 +92,14 @@ def _waited_for_others(maker, one, _):
     """A WAIT names all cores but the one that matters."""
     command, _, answers = _reading(maker, one)
     others = (1 << len(maker.accelerator.cores)) - 1 & ~(1 << one)
-    copy = Command(kind=CommandKind.COPY, first=answers.first, count=ALIGNED, second=maker.place(ALIGNED).first)
+    copy = Command(kind=CommandKind.COPY, first=answers.first, count=ALIGNED, second=maker.part(ALIGNED).first)
     maker.commands += [command, Command(kind=CommandKind.WAIT, value=others), copy]
 
 
 def _from_the_past(maker, one, _):
     """A WAIT stands before the command that it should wait for."""
     command, _, answers = _reading(maker, one)
-    copy = Command(kind=CommandKind.COPY, first=answers.first, count=ALIGNED, second=maker.place(ALIGNED).first)
+    copy = Command(kind=CommandKind.COPY, first=answers.first, count=ALIGNED, second=maker.part(ALIGNED).first)
     maker.wait({one})
     maker.commands += [command, copy]
 
@@ -115,12 +115,12 @@ def _outside(maker, one, other):
 def _one_dram(maker, _, other):
     """Two cores with Dram at the same address: one writes what the other one reads or writes."""
     one = next(core for core in maker.dram if core != other)
-    place, size = maker.place(2 * PAGE), 2 * maker.accelerator.cores[one].mfu_lanes
-    at = place.first + -place.first % PAGE
+    part, size = maker.part(2 * PAGE), 2 * maker.accelerator.cores[one].mfu_lanes
+    at = part.first + -part.first % PAGE
     maker.commands += [*_base(maker, one, at), *_base(maker, other, at)]
     mine, _, _ = _reading(maker, one)
     data = read_message(maker.accelerator.cores[one], Mem.DRAM, 1, (at - _base_of(maker, one, at)) // size)
-    message = maker.place(len(data), data)
+    message = maker.part(len(data), data)
     _both(maker, replace(mine, first=message.first, count=len(data)), _write(maker, other, at))
 
 
@@ -133,8 +133,8 @@ def _own_messages(maker, _, other):
 def _own_dram(maker, _, other):
     """A core writes as its Dram what its own command reads or stores."""
     config = maker.accelerator.cores[other]
-    place = maker.place(2 * PAGE)
-    at = place.first + -place.first % PAGE
+    part = maker.part(2 * PAGE)
+    at = part.first + -part.first % PAGE
     maker.commands += [*_base(maker, other, at)]
     writing = _write(maker, other, at)
     data = bytes(maker.memory[writing.first:writing.first + writing.count])
@@ -143,7 +143,7 @@ def _own_dram(maker, _, other):
         maker.commands.append(replace(writing, first=at))
     else:
         data += read_message(config, Mem.INITIAL_VRF, 1)
-        both = maker.place(len(data), data)
+        both = maker.part(len(data), data)
         maker.commands.append(replace(writing, first=both.first, count=len(data), second=at, room=16 * ALIGNED))
 
 
@@ -174,7 +174,7 @@ def _write(maker, core, address) -> Command:
     config = maker.accelerator.cores[core]
     word = (address - _base_of(maker, core, address)) // (2 * config.mfu_lanes)
     data = write_message(config, Mem.DRAM, np.zeros((1, config.mfu_lanes), np.uint16), word)
-    return Command(kind=CommandKind.LOAD, core=core, first=maker.place(len(data), data).first, count=len(data))
+    return Command(kind=CommandKind.LOAD, core=core, first=maker.part(len(data), data).first, count=len(data))
 
 
 def _cores_with_dram(accelerator: Accelerator) -> int:

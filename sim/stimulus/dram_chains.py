@@ -25,7 +25,7 @@ class DramChains:
 
     def __init__(self, generator):
         self.generator, self.config, self.rng = generator, generator.config, generator.rng
-        self.place, self.outside = generator.place, generator.place.outside
+        self.placement, self.outside = generator.placement, generator.placement.outside
         self._built: Instruction | None = None  # a product of the last tile that was made of vectors
 
     def kinds(self) -> dict[Callable[[], list[int]], int]:
@@ -36,8 +36,8 @@ class DramChains:
 
     def _words(self) -> list[int]:
         """Binary16 words, with point-wise operations or straight to memories."""
-        shape, generator = self.place.shape(12), self.generator
-        source = self.place.source(shape, Mem.DRAM)
+        shape, generator = self.placement.shape(12), self.generator
+        source = self.placement.source(shape, Mem.DRAM)
         copies = self.rng.random() < 0.5
         operations = [] if copies else generator.operations(shape)
         return generator.whole(shape, [source], operations, entries=1 if copies else 3)
@@ -45,7 +45,7 @@ class DramChains:
     def load(self) -> list[int]:
         """Packed tiles, one in each iteration."""
         config, rng = self.config, self.rng
-        shape = self.place.shape(1)
+        shape = self.placement.shape(1)
         shape = changed(shape, iterations=min(int(rng.choice((1, 2, 3))), config.matrix_tiles), iterations_x=1)
         integer, diagonal = (int(flag) for flag in rng.integers(0, 2, 2))
         inc = int(rng.random() < (0.8 if shape.iterations > 1 else 0.2))
@@ -63,7 +63,7 @@ class DramChains:
         vectors = config.native_dim if rng.random() < 0.5 else int(rng.integers(1, config.native_dim + 1))
         count = min(int(rng.choice((1, 1, 2, 3))), config.matrix_tiles)
         stride_x, stride_y = (size * int(rng.choice(steps)) for steps in ((0, 1, 1, 1, 2), (0, 1, 1, vectors)))
-        shape = changed(self.place.shape(size), iterations=vectors * count, iterations_x=vectors, stride_x=stride_x,
+        shape = changed(self.placement.shape(size), iterations=vectors * count, iterations_x=vectors, stride_x=stride_x,
                         stride_y=stride_y)
         shape = changed(shape, rows=min(shape.rows, config.native_dim))
         first = int(rng.integers(size - config.words_of(shape.rows) + 1))
@@ -82,15 +82,15 @@ class DramChains:
     def multiply(self) -> list[int]:
         """A product of the last tile that was made of vectors."""
         size, product = self.config.vector_words, self._built
-        shape = changed(self.place.shape(size, size), columns=1)
+        shape = changed(self.placement.shape(size, size), columns=1)
         shape = changed(shape, rows=min(shape.rows, self.config.native_dim))
-        source = self.place.source(shape, VRFS[self.rng.integers(len(VRFS))], product, size)
+        source = self.placement.source(shape, VRFS[self.rng.integers(len(VRFS))], product, size)
         return self.generator.whole(shape, [source, product], self.generator.operations(shape))
 
     def _entries_in(self) -> list[int]:
         """Packed entries to VectorRf, as they are."""
         config, rng = self.config, self.rng
-        shape, integer = self.place.shape(12), int(rng.integers(2))
+        shape, integer = self.placement.shape(12), int(rng.integers(2))
         entries = config.vectors_of(shape.rows)
         slots = self.outside.entries[entries, bool(integer)]
         shape = changed(shape, iterations=min(shape.iterations, slots.count), iterations_x=1)
@@ -100,26 +100,26 @@ class DramChains:
                                               any_bits=holds_any_bits(config.activations))
         target = Instruction(op=Op.V_WR, mem=Mem.VECTOR_RF, integer=integer)
         return self.generator.close(shape, [
-            Instruction(op=Op.V_RD, mem=Mem.DRAM, a=address, inc=inc, raw=1), self.place.placed(shape, target)])
+            Instruction(op=Op.V_RD, mem=Mem.DRAM, a=address, inc=inc, raw=1), self.placement.addressed(shape, target)])
 
     def _entries_out(self) -> list[int]:
         """Entries of VectorRf to Dram, as they are."""
         config, rng = self.config, self.rng
-        shape, integer = self.place.shape(12), int(rng.integers(2))
+        shape, integer = self.placement.shape(12), int(rng.integers(2))
         entries = config.vectors_of(shape.rows)
-        shape = self.place.entry_strides(shape, entries)
+        shape = self.placement.entry_strides(shape, entries)
         words = entries_words(config, entries, integer=bool(integer))
         shape = changed(shape, stride_out=int(rng.choice((0, words, words, words + 1))))
         inc = int(rng.random() < 0.7)
         address = self.outside.address(words + (shape.iterations - 1) * shape.stride_out * inc)
         source = Instruction(op=Op.V_RD, mem=Mem.VECTOR_RF, integer=integer)
         return self.generator.close(shape, [
-            self.place.placed(shape, source), Instruction(op=Op.V_WR, mem=Mem.DRAM, a=address, inc=inc, raw=1)])
+            self.placement.addressed(shape, source), Instruction(op=Op.V_WR, mem=Mem.DRAM, a=address, inc=inc, raw=1)])
 
     def _biases(self) -> list[int]:
         """Integers to BiasRf."""
         config, rng = self.config, self.rng
-        shape = self.place.shape(min(12, config.bias_words))
+        shape = self.placement.shape(min(12, config.bias_words))
         words = config.words_of(shape.rows)
         size = bias_words(words)
         moves, inc = (int(rng.random() < 0.6) for _ in range(2))

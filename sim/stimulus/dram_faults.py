@@ -37,8 +37,8 @@ def _illegal(generator):
 
 
 def _range(generator):
-    config, region = generator.config, generator.place.outside.region
-    size, n, first = config.dram_words, config.native_dim, generator.place.outside.free.start
+    config, region = generator.config, generator.placement.outside.region
+    size, n, first = config.dram_words, config.native_dim, generator.placement.outside.free.start
     here = f"s_wr Base1, {first}\n"
 
     def near(below: int) -> str:

@@ -42,8 +42,8 @@ class _Slots:
     count: int
 
     def __contains__(self, address: int) -> bool:
-        place, rest = divmod(address - self.first, self.words)
-        return not rest and 0 <= place < self.count
+        index, rest = divmod(address - self.first, self.words)
+        return not rest and 0 <= index < self.count
 
 
 class DramRegion:
@@ -118,13 +118,13 @@ class DramRegion:
     def address(self, length: int, *, avoid: range | None = None) -> int:
         """An address of `length` words that chains may write: often one of the first, sometimes the last."""
         rng, room = self.rng, max(0, len(self.free) - length)
-        places = [int(rng.integers(min(room, _HOT) + 1)) if rng.random() < 0.7 else int(rng.integers(room + 1))
+        offsets = [int(rng.integers(min(room, _HOT) + 1)) if rng.random() < 0.7 else int(rng.integers(room + 1))
                   for _ in range(4)]
         if rng.random() < 0.1:
-            places = [room]
-        apart = [place for place in places if avoid is None or self.free.start + place + length <= avoid.start
-                 or self.free.start + place >= avoid.stop]
-        return self.free.start + (apart or places)[0]
+            offsets = [room]
+        apart = [offset for offset in offsets if avoid is None or self.free.start + offset + length <= avoid.start
+                 or self.free.start + offset >= avoid.stop]
+        return self.free.start + (apart or offsets)[0]
 
     def packed_address(self, slots: _Slots, count: int, *, any_bits: bool) -> int:
         """An address from which `count` packed things follow each other.

@@ -150,8 +150,8 @@ def pixels(chain: Chain, vector_words: int) -> Iterator[Pixel]:
     window = [(x, y) for y in range(r.window_y) for x in range(r.window_x)] if chain.pools else [(0, 0)]
     for iteration, word in product(range(r.iterations), range(chain.result_words)):
         offset, part = divmod(word, vector_words) if in_entries else (word, 0)
-        for number, place in enumerate(window):
-            address = chain.source.a + chain.source_offset(iteration) + offset + chain.pixel_offset(*place)
+        for number, pixel in enumerate(window):
+            address = chain.source.a + chain.source_offset(iteration) + offset + chain.pixel_offset(*pixel)
             yield Pixel(iteration, word, address, part, number == 0, number == len(window) - 1)
 
 

@@ -98,7 +98,7 @@ def _hazard_bins(readers, writers) -> set[str]:
 
 
 def _between_chains(case: Case) -> Iterator[str]:
-    """Bins of the instructions between chains, up to the place where the program stops."""
+    """Bins of the instructions between chains, up to the instruction at which the program stops."""
     depth = 0
     end = case.violation.address if case.violation else len(case.program)
     for word in case.program[:end]:
@@ -161,13 +161,13 @@ class _Uses:
         copies = not (pointwise or chain.product or chain.gathers or entries) and chain.source.mem != Mem.MVM_Q
         pipeline = "copy" if copies else "mfu"
         self.reads, self.writes = {}, {}
-        for place, instruction, addresses in _addresses(config, chain):
+        for index, instruction, addresses in _addresses(config, chain):
             mem = instruction.mem or SPECS[instruction.op].operand
             if instruction.op == Op.V_WR:
                 accesses, unit = self.writes, _ENTRY_WRITER if mem == Mem.VECTOR_RF else pipeline
             else:
-                accesses, unit = self.reads, pipeline if place else _reader(chain) or pipeline
-            if place == 0 and chain.gathers and mem == Mem.VECTOR_RF:
+                accesses, unit = self.reads, pipeline if index else _reader(chain) or pipeline
+            if index == 0 and chain.gathers and mem == Mem.VECTOR_RF:
                 addresses = addresses // config.vector_words  # of words
             accesses.setdefault(unit, set()).update((mem, address) for address in addresses.reshape(-1).tolist())
 
@@ -213,14 +213,14 @@ def _within(config: Config, chain: Chain) -> Iterator[str]:
             continue
         if len(np.unique(written)) < len(written):
             yield "within a chain: write after write"
-        for reading, read, places in uses:
+        for reading, read, addresses in uses:
             if read.op == Op.V_WR or (read.mem or SPECS[read.op].operand) != write.mem:
                 continue
             if reading == 0 and chain.gathers:
                 continue  # no chain writes what it gathers
             step = chain.result_words if chain.product and reading == 0 else 1
-            reads = np.arange(len(places)) * step
-            p, q = np.nonzero((written[:, None, None] == places.reshape(len(reads), -1)).any(-1))
+            reads = np.arange(len(addresses)) * step
+            p, q = np.nonzero((written[:, None, None] == addresses.reshape(len(reads), -1)).any(-1))
             if (p < reads[q]).any():
                 yield "within a chain: read after write"
             if (p > reads[q]).any():

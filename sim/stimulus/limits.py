@@ -51,7 +51,7 @@ def _entries(config: Config, beyond: int) -> list[str]:
     """Bodies that use VectorRf, windows and the pooling unit."""
     last = config.vector_rf - 1 + beyond
     rows = f"s_wr Rows, {config.native_dim + 1}\n"
-    window = "s_wr WindowX, 3\ns_wr WindowY, 2\ns_wr WindowStep, 2\ns_wr WindowPitch, 3\n"  # 8 places
+    window = "s_wr WindowX, 3\ns_wr WindowY, 2\ns_wr WindowStep, 2\ns_wr WindowPitch, 3\n"  # 8 positions
     moved = "set_iterations 4, 2\ns_wr StrideX, 2\ns_wr StrideY, 5\n"  # 7 further ones
     written = "set_iterations 4, 2\ns_wr StrideVec, 2\ns_wr SkipVec, 3\n"  # 9 further ones
     bodies = [

@@ -37,16 +37,16 @@ BESIDE = ("MatrixRf", "tiles from vectors", "other tiles from Dram")
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """A way in which a chain uses a memory, and (memory, address) of each place; None is all places."""
+    """A way in which a chain uses a memory, and (memory, address) of each word; None is all words."""
 
     memory: str
     way: str
-    places: frozenset[tuple[int, int]] | None
+    words: frozenset[tuple[int, int]] | None
 
     def meets(self, other: "_Use") -> bool:
-        """Whether both use a place of one memory."""
+        """Whether both use a word of one memory."""
         return self.memory == other.memory and (
-            self.places is None or other.places is None or not self.places.isdisjoint(other.places))
+            self.words is None or other.words is None or not self.words.isdisjoint(other.words))
 
 
 _BEFORE = [_Use("Dram", HOST_WRITES, None), _Use("MatrixRf", HOST_WRITES, None)]
@@ -82,10 +82,10 @@ def _uses(chain: Chain) -> Iterator[_Use]:
     """How a chain uses memories with addresses."""
     if chain.loads or chain.product:
         way = {Mem.DRAM: "Dram", Mem.NET_Q: "NetQ"}.get(Mem(chain.source.mem), "vectors")
-        yield _Use("MatrixRf", f"tiles from {way}" if chain.loads else "product", _places(Mem.MATRIX_RF, chain.tiles))
+        yield _Use("MatrixRf", f"tiles from {way}" if chain.loads else "product", _words(Mem.MATRIX_RF, chain.tiles))
     if chain.product and chain.product.bias:
         first = chain.product.b
-        yield _Use("BiasRf", "biases of a product", _places(Mem.BIAS_RF, range(first, first + chain.result_words)))
+        yield _Use("BiasRf", "biases of a product", _words(Mem.BIAS_RF, range(first, first + chain.result_words)))
     yield from _source(chain)
     turns = range(chain.registers.iterations)
     for instruction in chain.instructions[1:]:
@@ -114,5 +114,5 @@ _MEMORIES = {Mem.DRAM: "Dram", Mem.VECTOR_RF: "VectorRf", Mem.BIAS_RF: "BiasRf",
 _WORDS = {Mem.VECTOR_RF: "entries", **dict.fromkeys((*VRFS, Mem.DRAM), "words")}
 
 
-def _places(memory: Mem, addresses: range) -> frozenset[tuple[int, int]]:
+def _words(memory: Mem, addresses: range) -> frozenset[tuple[int, int]]:
     return frozenset((memory, address) for address in addresses)

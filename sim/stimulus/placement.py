@@ -79,14 +79,14 @@ class Placement:
     def source(self, shape: Registers, mem: Mem, follower: Instruction = _OUT, step: int = 1) -> Instruction:
         """A `v_rd` of this memory for a chain that goes on with `follower`; addresses are multiples of `step`."""
         mode = self.mode() if mem == Mem.VECTOR_RF and follower.op != Op.MV_MUL else {}
-        return self.placed(shape, Instruction(op=Op.V_RD, mem=mem, **mode), follower, step)
+        return self.addressed(shape, Instruction(op=Op.V_RD, mem=mem, **mode), follower, step)
 
     def operation(self, shape: Registers, op: Op) -> Instruction:
         """A point-wise operation, with a random address if it has an operand."""
         if not SPECS[op].operand:
             return Instruction(op=op)
         held = self.config.more_functions and self.rng.random() < 0.3  # machines without it draw nothing
-        return self.placed(shape, Instruction(op=op, held=int(held)))
+        return self.addressed(shape, Instruction(op=op, held=int(held)))
 
     def write(self, shape: Registers, mem: Mem, source: list[Instruction]) -> Instruction:
         """A `v_wr` to this memory for a chain that begins with `source`; it seldom writes what a gather reads."""
@@ -94,9 +94,9 @@ class Placement:
         chain = Chain.resolve(self.config, 0, (*source, _OUT), shape)
         if mem == chain.source.mem and (mem in (Mem.VECTOR_RF, Mem.DRAM) or chain.gathers):
             avoid = chain.source_span()
-        return self.placed(shape, Instruction(op=Op.V_WR, mem=mem, **mode), avoid=avoid)
+        return self.addressed(shape, Instruction(op=Op.V_WR, mem=mem, **mode), avoid=avoid)
 
-    def placed(self, shape, instruction, follower=_OUT, step=1, avoid=None) -> Instruction:
+    def addressed(self, shape, instruction, follower=_OUT, step=1, avoid=None) -> Instruction:
         """The instruction at a random address of its memory, which advances with the iterations or not."""
         mem = instruction.mem or SPECS[instruction.op].operand
         if mem in QUEUES:

@@ -53,8 +53,8 @@ def steps(config: Config, product: dict[str, int]) -> Iterator[dict[str, int]]:
                 needed = min(first + engines, product["columns"])
                 last = needed == product["columns"]
                 end = last and r == product["row_tiles"] - 1
-                places = {} if product["from_entries"] else {"step": first // engines, "needed": needed}
-                yield {"tile": product["tile"] + r * product["columns"] + first, **places, "columns": needed - first,
+                marks = {} if product["from_entries"] else {"step": first // engines, "needed": needed}
+                yield {"tile": product["tile"] + r * product["columns"] + first, **marks, "columns": needed - first,
                        "from_entries": product["from_entries"], "last": last, "iteration": end,
                        "product": end and iteration == product["iterations"] - 1, "integer": product["integer"],
                        "words": result["words"], "rows": result["rows"]}

@@ -30,13 +30,13 @@ class ProgramGenerator:
 
     def __init__(self, config: Config, rng: np.random.Generator, modes: list[bool], budget: int):
         self.config, self.rng, self.modes, self.budget = config, rng, modes, budget
-        self.place = Placement(config, rng)
+        self.placement = Placement(config, rng)
         self._stages = [[op for op, spec in specs(config).items() if spec.operation and spec.position == k]
                         for k in range(STAGES)]
         self.program: list[int] = []
         self._open = 0
         self._known, self._state = None, None  # A program, and the state at its end.
-        #: The last place outside loops; what stands before it is not walked again.
+        #: The last position outside loops; what stands before it is not walked again.
         self._checked: WalkState | None = None
         self._before = 0  # Number of words that the program moves up to there.
         self._outside = DramChains(self) if config.dram_words else None
@@ -74,7 +74,7 @@ class ProgramGenerator:
         try:
             for chain in walked.walk(start=self._checked):
                 moved += (chain.source_words + chain.result_words) * chain.registers.iterations
-                if moved > self.budget or self._outside and not self.place.outside.holds(chain):
+                if moved > self.budget or self._outside and not self.placement.outside.holds(chain):
                     return False
         except Violation:
             return False
@@ -93,7 +93,7 @@ class ProgramGenerator:
         def body():
             words = next((words for words in (chains.build() for _ in range(4)) if based(words)), [])
             self._append(words)
-            self._append([encode(move) for move in self.place.steps(based(words))])
+            self._append([encode(move) for move in self.placement.steps(based(words))])
             for make in self.rng.permutation([chains.load, chains.multiply, self._product])[:2]:
                 self._append(make())
 
@@ -134,35 +134,35 @@ class ProgramGenerator:
         return self.rng.choice(list(kinds), p=weights / weights.sum())()
 
     def _movement(self) -> Instruction:
-        return self.place.outside.movement() if self._outside and self.rng.random() < 0.5 else movement(self.rng)
+        return self.placement.outside.movement() if self._outside and self.rng.random() < 0.5 else movement(self.rng)
 
     def _any(self, mems) -> Mem:
         return mems[self.rng.integers(len(mems))]
 
     def _vectors(self) -> list[int]:
-        shape = self.place.shape(12)
-        return self.whole(shape, [self.place.source(shape, self._any(_SOURCES))], self.operations(shape))
+        shape = self.placement.shape(12)
+        return self.whole(shape, [self.placement.source(shape, self._any(_SOURCES))], self.operations(shape))
 
     def _copy(self) -> list[int]:
-        shape = self.place.shape(12)
-        return self.whole(shape, [self.place.source(shape, self._any(_SOURCES))], [], entries=1)
+        shape = self.placement.shape(12)
+        return self.whole(shape, [self.placement.source(shape, self._any(_SOURCES))], [], entries=1)
 
     def _gather(self) -> list[int]:
         """A chain that reads entries as numbers, or windows of entries or words."""
-        place, shape, pools = self.place, self.place.shape(12), self.rng.random() < 0.6
+        placement, shape, pools = self.placement, self.placement.shape(12), self.rng.random() < 0.6
         mem = Mem.VECTOR_RF if self.rng.random() < 0.6 or not pools else self._any(VRFS)
         if pools:
-            shape = place.window(shape, 9, self.config.vectors_of(shape.rows) if mem == Mem.VECTOR_RF
+            shape = placement.window(shape, 9, self.config.vectors_of(shape.rows) if mem == Mem.VECTOR_RF
                                  else self.config.words_of(shape.rows))
             pool = Instruction(op=Op.V_POOL_MAX)
-            source = [place.source(shape, mem, pool), pool]
+            source = [placement.source(shape, mem, pool), pool]
         else:
-            shape = place.entry_strides(shape, self.config.vectors_of(shape.rows))
-            source = [place.source(shape, mem)]
+            shape = placement.entry_strides(shape, self.config.vectors_of(shape.rows))
+            source = [placement.source(shape, mem)]
         return self.whole(shape, source, self.operations(shape) if self.rng.random() < 0.5 else [])
 
     def _pop(self) -> list[int]:
-        held, shape = self.state().held, self.place.shape(12)
+        held, shape = self.state().held, self.placement.shape(12)
         words = min(self.config.words_of(shape.rows), held)
         changes = {"rows": min(shape.rows, words * self.config.mfu_lanes)}
         if words * shape.iterations > held:
@@ -172,7 +172,7 @@ class ProgramGenerator:
 
     def _load(self) -> list[int]:
         config, rng = self.config, self.rng
-        shape = self.place.shape(1)
+        shape = self.placement.shape(1)
         shape = changed(shape, iterations=min(shape.iterations, 2, config.matrix_tiles), iterations_x=1)
         tile = int(rng.integers(min(config.matrix_tiles - shape.iterations, _HOT) + 1))
         target = Instruction(op=Op.M_WR, mem=Mem.MATRIX_RF, a=tile, integer=int(rng.integers(2)))
@@ -192,26 +192,26 @@ class ProgramGenerator:
         return self._product(from_entries=True)
 
     def _multiply(self, most_words: int, *, from_entries: bool) -> tuple[list[Instruction], Registers]:
-        config, rng, place, size = self.config, self.rng, self.place, self.config.vector_words
-        shape = place.shape(most_words, size)
+        config, rng, placement, size = self.config, self.rng, self.placement, self.config.vector_words
+        shape = placement.shape(most_words, size)
         shape = changed(shape, rows=min(shape.rows, config.accumulator_rows), out_scale=int(
             rng.integers(-4, 9) if rng.random() < 0.8 else rng.integers(-32, 32)))
         row_tiles = config.vectors_of(shape.rows)
         most = max(1, config.matrix_tiles // row_tiles)
         window = from_entries and rng.random() < 0.7
         if window:
-            shape = place.window(shape, min(most, 12))
+            shape = placement.window(shape, min(most, 12))
         else:
             several = config.tile_engines if config.partial_sums else 1  # only several steps change their order
             columns = int(rng.integers(1, min(config.operand_columns, 4 * several, most) + 1))
             if from_entries and rng.random() < 0.15:
                 columns = min(config.operand_columns + 1, most)
             shape = changed(shape, columns=columns)
-            shape = place.entry_strides(shape, columns) if from_entries else shape
+            shape = placement.entry_strides(shape, columns) if from_entries else shape
         product = self._tiles(shape, row_tiles, window=int(window), from_entries=from_entries)
         if from_entries:
-            return [place.source(shape, Mem.VECTOR_RF, product), product], shape
-        return [place.source(shape, self._any(_SOURCES), product, size), product], shape
+            return [placement.source(shape, Mem.VECTOR_RF, product), product], shape
+        return [placement.source(shape, self._any(_SOURCES), product, size), product], shape
 
     def _tiles(self, shape: Registers, row_tiles: int, *, window: int, from_entries: bool) -> Instruction:
         """An `mv_mul` of random tiles that have one mode."""
@@ -228,10 +228,10 @@ class ProgramGenerator:
     def operations(self, shape: Registers) -> list[Instruction]:
         density = self.rng.choice((0.2, 0.5, 1.0))
         chosen = [self.rng.choice(ops) for ops in self._stages if self.rng.random() < density]
-        return [self.place.operation(shape, Op(op)) for op in chosen]
+        return [self.placement.operation(shape, Op(op)) for op in chosen]
 
     def whole(self, shape, source, operations, *, entries: int = 3) -> list[int]:
-        """A chain with one to three writes: one at its end, the others at random places after the source.
+        """A chain with one to three writes: one at its end, the others at random positions after the source.
 
         Args:
             entries: How much likelier a write of VectorRf is than one of a vector memory.
@@ -240,7 +240,7 @@ class ProgramGenerator:
         choices = [*VRFS, Mem.NET_Q, Mem.NET_Q] + [Mem.VECTOR_RF] * entries * bool(self.config.vector_rf)
         choices += [Mem.DRAM] * bool(self._outside)
         mems = list(dict.fromkeys(map(Mem, self.rng.permutation(choices))))[:count]
-        *taps, last = [self.place.write(shape, mem, source) for mem in mems]
+        *taps, last = [self.placement.write(shape, mem, source) for mem in mems]
         body, end = list(operations), [last]
         if last.mem == Mem.NET_Q and self.config.words_of(shape.rows) <= self.config.softmax_words:
             end = [Instruction(op=Op.V_SOFTMAX)] * int(self.rng.integers(2)) + end
@@ -263,6 +263,6 @@ class ProgramGenerator:
         bases = self.state().bases
         before = []
         if self._outside:
-            before, instructions, bases = self.place.outside.based(instructions, bases)
+            before, instructions, bases = self.placement.outside.based(instructions, bases)
         chain = [*(with_base(self.config, i, bases, self.rng) for i in instructions), Instruction(op=Op.END_CHAIN)]
         return self._registers(**{n: getattr(shape, n) for n in names}) + before + [encode(i) for i in chain]

@@ -116,7 +116,7 @@ def random_program(config: Config, rng: np.random.Generator, *, length: int | No
         if tiles and rng.random() < 0.25:
             generator.extend_with_tiles()
         generator.extend()
-    return _case(config, rng, modes, generator.end(), generator.place.outside)
+    return _case(config, rng, modes, generator.end(), generator.placement.outside)
 
 
 def written_program(config: Config, rng: np.random.Generator, text: str, *, integer: bool) -> Case:
@@ -137,7 +137,7 @@ def random_illegal(config: Config, rng: np.random.Generator, error: Error | None
     generator = ProgramGenerator(config, rng, modes, BUDGET // 2)
     for _ in range(int(rng.integers(0, 10))):
         generator.extend()
-    return _case(config, rng, modes, fault(generator, error), generator.place.outside)
+    return _case(config, rng, modes, fault(generator, error), generator.placement.outside)
 
 
 def _case(config, rng, modes, program, outside: DramRegion | None) -> Case:

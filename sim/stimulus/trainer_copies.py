@@ -46,12 +46,12 @@ def crowded_copies(rng: np.random.Generator, count: int, server_words: int) -> l
             seen = _source(rng, source, rows, sizes[source], low)
         written = TrainerView(space=to, n2=rows, pitch2=1)
         if to in sizes:
-            written = replace(written, offset=_place(rng, rows, sizes[to], not low))
+            written = replace(written, offset=_offset(rng, rows, sizes[to], not low))
         words += [*written.tensor(0).words, *seen.tensor(1).words, *instruction(TrainerOp.COPY, to=0, source=1).words]
     return [*words, *instruction(TrainerOp.END).words]
 
 
-def _place(rng, rows: int, size: int, low: bool) -> int:
+def _offset(rng, rows: int, size: int, low: bool) -> int:
     """Where rows begin: at the low end of a memory, behind its exponents, or at its high end."""
     first = int(rng.integers(_EXPONENTS, _POOL - rows + 1))
     return first if low else size - _POOL + first
@@ -60,7 +60,7 @@ def _place(rng, rows: int, size: int, low: bool) -> int:
 def _source(rng, space: Space, rows: int, size: int, low: bool) -> TrainerView:
     view = TrainerView(space=space, n2=rows, pitch2=1)
     if rng.integers(2):
-        return replace(view, offset=_place(rng, rows, size, low))
+        return replace(view, offset=_offset(rng, rows, size, low))
     limit = int(rng.integers(1, _MOST + 1))
     origin = int(rng.integers(-_MOST, _MOST + 1))
     nothing = origin + rows <= 0 or origin >= limit  # then it does not matter where it lies

@@ -48,7 +48,7 @@ class StrictCore(TrainerCore):
         """
         found = super().check(seen, name, extent, **options)
         rows = seen.rows()[0]
-        words = rows if seen.view.space == Space.ACCUMULATORS else (seen.places + rows).ravel()
+        words = rows if seen.view.space == Space.ACCUMULATORS else (seen.offsets + rows).ravel()
         if options.get("written") and len(np.unique(words)) != len(words):
             raise UndefinedProgram(name)
         return found
@@ -75,8 +75,8 @@ def damaged(rng: np.random.Generator, made: TrainerProgram) -> TrainerProgram:
 
 def _flipped(rng: np.random.Generator, words: list[int]) -> list[int]:
     """The words with another bit."""
-    place = int(rng.integers(len(words)))
-    return [*words[:place], words[place] ^ 1 << int(rng.integers(WORD)), *words[place + 1 :]]
+    index = int(rng.integers(len(words)))
+    return [*words[:index], words[index] ^ 1 << int(rng.integers(WORD)), *words[index + 1 :]]
 
 
 def _at_limit(rng: np.random.Generator, words: list[int]) -> list[int]:

@@ -24,8 +24,8 @@ class TrainerPart:
     def at(self, begin: int) -> list[int]:
         """The words at an address: jumps lead to where they led from address 0."""
         words = list(self.words)
-        for place, target in self.jumps:
-            words[place : place + 1] = instruction(TrainerOp.REPEAT, target=target + begin).words
+        for index, target in self.jumps:
+            words[index : index + 1] = instruction(TrainerOp.REPEAT, target=target + begin).words
         return words
 
     def do(self, op: TrainerOp, **fields: int):
@@ -46,19 +46,19 @@ class TrainerPart:
         return self.rng.permutation(SMALL.exponents)[:count].tolist()
 
     def view(self, view: TrainerView, *, aligned: bool = False) -> int:
-        """The number of a view at a random place of the on-chip memory, perhaps behind a base register."""
+        """The number of a view at a random address of the on-chip memory, perhaps behind a base register."""
         extent = view.whole()
         room = SMALL.words - (extent.stop - extent.start)
-        place = self.number(0, max(room, 1)) - extent.start
-        place -= (place % LANES) * aligned
+        address = self.number(0, max(room, 1)) - extent.start
+        address -= (address % LANES) * aligned
         base = NONE
         if self.rng.random() < 0.3:
             base = self.number(2, SMALL.bases)
-            value = self.number(-1000, place + 1)
+            value = self.number(-1000, address + 1)
             self.do(TrainerOp.S_WR, r=base, value=value)
-            place -= value
+            address -= value
         number, self.views = self.views, self.views + 1
-        self.words += replace(view, base=base, offset=max(view.offset + place, 0)).tensor(number).words
+        self.words += replace(view, base=base, offset=max(view.offset + address, 0)).tensor(number).words
         return number
 
     def dense(self, shape: tuple[int, int, int], planes: int, blocks: int = 1, gap: int = 2) -> TrainerView:
@@ -80,7 +80,7 @@ class TrainerPart:
         return first, second, third
 
     def padded(self, view: TrainerView, size: int) -> TrainerView:
-        """A view of images of about that size, whose places step and overlap the border."""
+        """A view of images of about that size, whose positions step and overlap the border."""
         axes = {}
         for axis in (1, 2):
             axes |= {
@@ -259,11 +259,11 @@ def _loops(made: TrainerPart) -> TrainerPart:
     ea, eb, ey = made.exponents(3)
     r, step, count = made.number(2, SMALL.bases), made.number(-9, 10), made.number(1, 5)
     rows = made.number(1, 6)
-    places = [made.number(0, 400) for _ in range(3)]
+    offsets = [made.number(0, 400) for _ in range(3)]
     begin = len(made.words)
     made.do(TrainerOp.S_WR, r=r, value=made.number(0, 60))
-    for number, place in enumerate(places):
-        made.words += TrainerView(base=r, offset=place, n0=rows, s0=1).tensor(number).words
+    for number, offset in enumerate(offsets):
+        made.words += TrainerView(base=r, offset=offset, n0=rows, s0=1).tensor(number).words
     made.do(TrainerOp.LOOP, count=count)
     made.do(TrainerOp.ADD, y=0, a=1, b=2, ea=ea, eb=eb, ey=ey)
     made.do(TrainerOp.S_ADD, r=r, value=step)

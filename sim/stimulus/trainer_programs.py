@@ -111,11 +111,11 @@ def _moved(*, into: bool) -> TrainerPart:
         Space.CHIP: TrainerView(n2=SMALL.words, **row),
         Space.ACCUMULATORS: TrainerView(planes=SUM_PLANES, n2=SMALL.accumulator_rows, blocks=2, **row),
     }
-    for place, (space, view) in enumerate(views.items()):
+    for index, (space, view) in enumerate(views.items()):
         outside = replace(view, offset=DUMP[space].start, plane=view.n2 * view.blocks, block=view.n2)
         outside = replace(outside, space=Space.SERVER)
-        made.words += replace(view, space=space).tensor(2 * place).words + outside.tensor(2 * place + 1).words
-        to, source = (2 * place, 2 * place + 1) if into else (2 * place + 1, 2 * place)
+        made.words += replace(view, space=space).tensor(2 * index).words + outside.tensor(2 * index + 1).words
+        to, source = (2 * index, 2 * index + 1) if into else (2 * index + 1, 2 * index)
         made.do(TrainerOp.COPY, to=to, source=source)
     return made
 

@@ -106,8 +106,8 @@ class Bench:
         if request["zeros"]:
             return [0] * LANES
         word, lane = request["word"], request["lane"]
-        places = [(word + j, lane) if request["column"] else (word, j) for j in range(LANES)]
-        return [-1 if row in new else self.words[row, column] for row, column in places]
+        cells = [(word + j, lane) if request["column"] else (word, j) for j in range(LANES)]
+        return [-1 if row in new else self.words[row, column] for row, column in cells]
 
     def _answer(self, k: int):
         answer, want = ANSWER.of(int(getattr(self.dut, f"answer{k}").value)), self.due[k].popleft()

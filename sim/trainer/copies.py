@@ -80,7 +80,7 @@ class Copies:
         return copy_job(self.core, i)[1]
 
     def _put(self, number: int, view: TrainerView, space: Space) -> bool:
-        """Make a view of a number, at a random place of its memory. Returns whether it fits."""
+        """Make a view of a number, at a random address of its memory. Returns whether it fits."""
         view = replace(view, space=space)
         extent, base = view.whole(), 2 + number
         room = _SIZES[space] - len(extent)
@@ -132,7 +132,7 @@ class Copies:
         words = -(-width * channels // LANES)
         source = part.padded(TrainerView(n0=shape[0], s0=6 * words, n1=shape[1], pitch1=words, n2=shape[2]), 6)
         source = replace(source, limit2=width, pitch2=part.number(-9, 9))
-        # The place of the raster, not that of what the view means without `patches`.
+        # The address of the raster, not that of what the view means without `patches`.
         put = self._put(1, replace(source, n2=words, step2=1, origin2=0, pitch2=1, limit2=0), Space.CHIP)
         self.core.views[1] = replace(source, base=3)
         if not put or not self._put(0, part.dense(shape, 1), Space.CHIP):

@@ -132,8 +132,8 @@ def way(before: list[int], after: list[int], case: Case, answer: dict[str, int])
     decided = (("eg", 2, "now"), ("ev", 0, "next"), ("ew", 1, "now"), ("change", 1, "change"))
     changed = [
         name
-        for name, place, field in decided
-        if case.kind == MeasureKind.UPDATE and states[0][place][field] != states[1][place][field]
+        for name, index, field in decided
+        if case.kind == MeasureKind.UPDATE and states[0][index][field] != states[1][index][field]
     ]
     return " ".join([case.kind.name, *told, *changed])
 

@@ -103,11 +103,11 @@ class Products(TrainerPart):
 
     def _executed(self) -> Case | None:
         """The case of the words that were made; None where golden refuses it."""
-        words, place = self.words, 0
+        words, address = self.words, 0
         while True:
-            found = decode(words, place)
+            found = decode(words, address)
             assert found
-            place += len(found.words)
+            address += len(found.words)
             if found.op == TrainerOp.TENSOR:
                 self.core.views[found["v"]] = TrainerView.of(found)
             elif found.op == TrainerOp.S_WR:

@@ -61,20 +61,20 @@ def made(rng: np.random.Generator, parts: int) -> TrainerProgram:
 def moved(rng: np.random.Generator) -> TrainerProgram:
     """A short program with a number of a view that is another one."""
     program = random_program(rng, 1)
-    places, address = [], 0
+    addresses, address = [], 0
     while (found := decode([*program.words, 0], address)) and found.op != TrainerOp.END:
-        places += [address] if found.op == TrainerOp.TENSOR and address > _FILLED else []
+        addresses += [address] if found.op == TrainerOp.TENSOR and address > _FILLED else []
         address += SIZES[found.op]
-    if places:
-        place = int(rng.choice(places))
-        found = decode(program.words, place)
+    if addresses:
+        chosen = int(rng.choice(addresses))
+        found = decode(program.words, chosen)
         assert found is not None
         name = str(rng.choice(["offset", "offset", "n1", "s0", "origin1", "limit1", "space", "block", "plane"]))
         field = FIELDS[TrainerOp.TENSOR][name]
         most = 1 << field.width if name == "plane" and rng.random() < 0.5 else min(1 << field.width, SMALL.words)
         low, high = (-40, 40) if field.kind == "signed" else (0, most)
         values = {**found.values, name: int(rng.integers(low, high))}
-        program.words[place : place + SIZES[found.op]] = instruction(found.op, **values).words
+        program.words[chosen : chosen + SIZES[found.op]] = instruction(found.op, **values).words
     return program
 
 
@@ -172,10 +172,10 @@ def joint(program: TrainerProgram) -> list[int]:
         if found.op == TrainerOp.MEASURE:
             words[address] = instruction(found.op, **{**found.values, "cores": 3}).words[0]
         address += SIZES[found.op]
-    places = TrainerView(
+    regions = TrainerView(
         space=Space.SERVER, planes=6, blocks=2, n0=2, s0=96, plane=16, block=8, n2=8, pitch2=1, offset=9
     )
-    added = [*places.tensor(5).words, *instruction(TrainerOp.SUM, x=5, acc=7, cores=3).words]
+    added = [*regions.tensor(5).words, *instruction(TrainerOp.SUM, x=5, acc=7, cores=3).words]
     return [*words[:address], *added, *instruction(TrainerOp.BARRIER, cores=3).words, *words[address:]]
 
 

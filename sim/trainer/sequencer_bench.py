@@ -30,16 +30,16 @@ ENDED, MEETING, MET, SUMMARY, WATCH, WORD, WRITE = (
 _LENGTH = ENDED.width
 
 
-def differing(got: dict, want: dict, place: str = "") -> list[str]:
+def differing(got: dict, want: dict, prefix: str = "") -> list[str]:
     """Fields of a job that are not what golden says; fields that it leaves out do not count."""
     if "there" in got and not want:
-        return [f"{place}there"] if got["there"] else []
+        return [f"{prefix}there"] if got["there"] else []
     found = []
     for name, value in want.items():
         if isinstance(value, dict):
-            found += differing(got[name], value, f"{place}{name}.")
+            found += differing(got[name], value, f"{prefix}{name}.")
         elif got[name] != value:
-            found.append(f"{place}{name} = {got[name]} instead of {value}")
+            found.append(f"{prefix}{name} = {got[name]} instead of {value}")
     return found
 
 

@@ -65,15 +65,15 @@ LANES, PLANES, LATENCY = CONVERTER.lanes, CONVERTER.planes_most, CONVERTER.laten
 def random_words(rng, count: int) -> dict[str, np.ndarray]:
     """Words of sums of all sizes, mostly under shifts that bring the largest one near the end of its range."""
     shape, top = (count, LANES), 1 << ACCUMULATOR_BITS - 1
-    places, sign = rng.integers(0, ACCUMULATOR_BITS - 1, shape), rng.choice([-1, 1], shape)
+    shift, sign = rng.integers(0, ACCUMULATOR_BITS - 1, shape), rng.choice([-1, 1], shape)
     anything = rng.integers(-top, top, shape)
     kinds = [
         anything,
-        anything >> places,
+        anything >> shift,
         anything >> rng.integers(ACCUMULATOR_BITS, size=(count, 1)),
-        sign << places,
-        (sign << places) + rng.integers(-1, 2, shape),
-        (2 * rng.integers(-64, 64, shape) + 1) << np.minimum(places, ACCUMULATOR_BITS - 9),
+        sign << shift,
+        (sign << shift) + rng.integers(-1, 2, shape),
+        (2 * rng.integers(-64, 64, shape) + 1) << np.minimum(shift, ACCUMULATOR_BITS - 9),
         rng.choice([0, 0, 1, -1, -top], shape),
         np.zeros(shape, np.int64),
     ]

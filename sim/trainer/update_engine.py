@@ -113,12 +113,12 @@ class UpdateJobs:
 
     def _part(self, old: TrainerView, new: TrainerView, first: int, end: int, acc: int, bias: int):
         """The update of some of the rows."""
-        views, place = self.core.views, len(self.core.views)
+        views, number = self.core.views, len(self.core.views)
         if old.n2 == 1:
             old, new = (replace(view, offset=view.offset + first, n0=end - first) for view in (old, new))
-        views |= {place: old, place + 1: new}
+        views |= {number: old, number + 1: new}
         acc += first * (LANES if bias else 1)
-        return instruction(TrainerOp.UPDATE, old=place, new=place + 1, acc=acc, bias=bias, ew=EW, ev=EV, eg=EG)
+        return instruction(TrainerOp.UPDATE, old=number, new=number + 1, acc=acc, bias=bias, ew=EW, ev=EV, eg=EG)
 
     def _exponents(self):
         """Rates, and exponents of which sums and shifts are near, or any."""
@@ -143,7 +143,7 @@ class UpdateJobs:
         return self.number(E_MIN, E_MAX + 1) if far else self.number(-10, 10)
 
     def _views(self, rows: int) -> tuple[TrainerView, TrainerView]:
-        """Places of old and new parameters; some of the old ones have rows outside their limits, which are zeros."""
+        """Views of old and new parameters; some of the old ones have rows outside their limits, which are zeros."""
         n2 = self.number(1, 2) if rows % 2 == 0 else 1
         old = TrainerView(planes=5, plane=rows + self.number(0, 3), n0=rows // n2, s0=n2, pitch2=1, n2=n2, base=0)
         new = replace(old, plane=old.plane + self.number(0, 2), offset=5 * old.plane + self.number(0, 3))

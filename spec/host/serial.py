@@ -25,7 +25,7 @@ from enum import IntEnum, IntFlag
 
 BODY = 240  #: Largest number of bytes of a body: encoded frames then fit a single run.
 RUN = 254  #: Largest number of bytes of a frame before it is encoded.
-WINDOW = 7  #: DATA frames that may be under way in each direction; the machine has a place more for frames that come.
+WINDOW = 7  #: DATA frames that may be under way in each direction; the machine has a slot more for frames that come.
 LAST = AGAIN = 0x80  #: Bit of the kind of a DATA frame: a message ends with it; of a request: send DATA frames again.
 RESIDUE = 0x2144DF1C  #: CRC-32 of bytes that end with their own CRC-32.
 REQUEST = struct.Struct("<BHI")  #: Body of a request: DATA frames taken, address, value.

@@ -68,7 +68,7 @@ class _Loop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WalkState:
-    """A place of a program outside loops, from which a walk can go on.
+    """A position in a program outside loops, from which a walk can go on.
 
     Attributes:
         address:   Address of the next instruction.

@@ -101,7 +101,7 @@ class Field:
         return word >> self.lo & (1 << self.width) - 1
 
     def put(self, value: int) -> int:
-        """`value`, shifted to the place of this field.
+        """`value`, shifted to the position of this field.
 
         Raises:
             ValueError: `value` does not fit this field.
@@ -224,7 +224,7 @@ class Spec:
         return position(self.stage, self.mfu)
 
     @property
-    def place(self) -> str:
+    def stage_name(self) -> str:
         """Name of the stage and MFU, as the counters call it: ADD0 to MUL1."""
         return f"{self.stage.name}{self.mfu}"
 

@@ -185,8 +185,8 @@ def _hits(inner: list[tuple[int, int]], low: int, high: int) -> Callable[[int], 
     data = wanted.to_bytes((wanted.bit_length() + 7) // 8, "little")
 
     def hit(distance: int) -> bool:
-        place = distance - lowest
-        return 0 <= place < 8 * len(data) and bool(data[place >> 3] >> (place & 7) & 1)
+        bit = distance - lowest
+        return 0 <= bit < 8 * len(data) and bool(data[bit >> 3] >> (bit & 7) & 1)
 
     return hit
 

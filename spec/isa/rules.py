@@ -125,7 +125,7 @@ def check_order(instruction: Instruction, before: list[Instruction], address: in
 
 
 def _order(instruction, before):
-    """Sentence on what is wrong with the place of an instruction, or None."""
+    """Sentence on what is wrong with the position of an instruction, or None."""
     op, name = instruction.op, instruction.op.name.lower()
     if (op in OUTSIDE) == bool(before):
         return f"{name} stands {'inside' if before else 'outside'} a chain"
@@ -150,12 +150,12 @@ def _order(instruction, before):
         return _write_order(instruction, before)
     passed = [SPECS[i.op] for i in before if SPECS[i.op].operation]
     if SPECS[op].operation and passed and SPECS[op].position <= passed[-1].position:
-        return f"{name} comes after {passed[-1].place.lower()}: operations follow the order of the stages"
+        return f"{name} comes after {passed[-1].stage_name.lower()}: operations follow the order of the stages"
     return None
 
 
 def _product_order(instruction, last):
-    """Sentence on what is wrong with the place of a `mv_mul` after the instruction `last`, or None."""
+    """Sentence on what is wrong with the position of a `mv_mul` after the instruction `last`, or None."""
     if last.op != Op.V_RD or last.mem in (Mem.MVM_Q, Mem.DRAM):
         return "mv_mul must follow v_rd, and neither of MvmQ nor of Dram"
     if last.integer or last.unsigned:
@@ -201,7 +201,7 @@ def _softmax_order(instruction, last):
 
 
 def _write_order(instruction, before):
-    """Sentence on what is wrong with the place of a `v_wr`, or None."""
+    """Sentence on what is wrong with the position of a `v_wr`, or None."""
     written = [i.mem for i in before if i.op == Op.V_WR]
     if len(written) == WRITES:
         return f"a chain writes {WRITES} times at most"

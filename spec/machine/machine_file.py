@@ -22,30 +22,30 @@ _ATTRIBUTES = {field.name: field for field in fields(Config)}
 _OF_FORMATS = {field.name: field for field in fields(Format)}
 
 
-def find_config(place: str) -> Config:
-    """The configuration that `place` names: a preset, or the machine in a TOML file.
+def find_config(machine: str) -> Config:
+    """The configuration of a machine: that of the preset, or in the TOML file, that `machine` names.
 
     Raises:
         ValueError: there is no such preset or file, or the file describes no machine.
     """
-    if len(names := place.split(",")) > 1 and not Path(place).exists():
-        raise ValueError(f"{place!r} names {len(names)} machines, and this takes one; `nnp compile` and `nnp verify` "
+    if len(names := machine.split(",")) > 1 and not Path(machine).exists():
+        raise ValueError(f"{machine!r} names {len(names)} machines, and this takes one; `nnp compile` and `nnp verify` "
                          f"cut a network over {len(names)} with --machines {len(names)}")
-    if _is_file(place):
-        return read_config(Path(place))
-    if place not in PRESETS and Path(place + ENDING).is_file():
-        raise ValueError(f"there is no preset {place!r}, but there is a file: write {place}{ENDING}")
-    return preset(place)
+    if _is_file(machine):
+        return read_config(Path(machine))
+    if machine not in PRESETS and Path(machine + ENDING).is_file():
+        raise ValueError(f"there is no preset {machine!r}, but there is a file: write {machine}{ENDING}")
+    return preset(machine)
 
 
-def machine_name(place: str) -> str:
-    """The name in reports of the machine that `place` names: that of the preset, or the stem of the file.
+def machine_name(machine: str) -> str:
+    """The name in reports of `machine`: that of the preset, or the stem of the file.
 
     A file that is called as a preset, and describes another machine, keeps its ending.
     """
-    if not _is_file(place):
-        return place
-    path = Path(place)
+    if not _is_file(machine):
+        return machine
+    path = Path(machine)
     same = path.stem not in PRESETS or PRESETS[path.stem] == read_config(path)
     return path.stem if same else path.name
 
@@ -88,9 +88,9 @@ def config_from_text(text: str) -> Config:
         raise ValueError(f"{f'line {line}: ' if line else ''}{error}") from error
 
 
-def _is_file(place: str) -> bool:
-    """Whether `place` is written as the path of a file."""
-    return place.endswith(ENDING) or "/" in place or (place not in PRESETS and Path(place).is_file())
+def _is_file(machine: str) -> bool:
+    """Whether `machine` is written as the path of a file."""
+    return machine.endswith(ENDING) or "/" in machine or (machine not in PRESETS and Path(machine).is_file())
 
 
 def _made(given: dict) -> Config:

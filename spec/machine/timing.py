@@ -68,7 +68,7 @@ def tile_engine(config: Config) -> int:
     """From a lane group to its products' sums: weights, adder tree, planes of bits, alignment by three bits a cycle.
 
     Rows in hardware multipliers take two cycles more than planes do, for their factors and products. Products of floats
-    take, in place of planes, a tree of the bits of the shorter significand, a shift, and a sign.
+    take, instead of planes, a tree of the bits of the shorter significand, a shift, and a sign.
     """
     shift = max(1, sum(fmt.e_max - fmt.e_min for fmt in (config.weights, config.activations)).bit_length())
     precisions = [fmt.precision for fmt in (config.weights, config.activations) if fmt.precision]

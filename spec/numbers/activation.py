@@ -68,7 +68,7 @@ class Segment(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Place of an octave's `1 << k` segments in the table, from address `first`, a multiple of their number."""
+    """Range of an octave's `1 << k` segments in the table, from address `first`, a multiple of their number."""
 
     first: int
     k: int
@@ -131,7 +131,7 @@ def blocks(curve: Curve) -> dict[int, Block]:
 
 @cache
 def _layout(*, more=False):
-    """Place of each octave and each flat end. The largest come first, so each starts at a multiple of its size."""
+    """Range of each octave and each flat end. The largest come first, so each starts at a multiple of its size."""
     curves = [curve for curve in _OCTAVES if (curve in BASIC) is not more]
     sizes = {(curve, octave): k for curve in curves for octave, k in _OCTAVES[curve].items()}
     sizes |= {end: 0 for curve in curves for end in _ENDS.get(curve, ()) if end is not None}
@@ -149,7 +149,7 @@ def _fit(curve, octave, k, i):
     points = (ONE * ((1 << k + 1) + 2 * i + half) << 15 >> k + 16 - octave for half in range(3))
     y0, y1, y2 = (_value(curve, x) for x in points)  # at the left end, in the middle, at the right end
     offset = (2 * y1 - y0 - y2) // 4
-    # The exponent makes v as large as it can be, one unit to spare; a subnormal result has no finer place than 2**-24.
+    # The exponent makes v as large as it can be, one unit to spare; a subnormal result has no finer unit than 2**-24.
     highest = (max(y0, y2) + offset) * ((1 << BASE_BITS) + 1) >> BASE_BITS
     exponent = max(0, highest.bit_length() - ONE.bit_length() + 14)
     if exponent > 30:  # beyond binary16: no input uses it

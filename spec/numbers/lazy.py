@@ -26,7 +26,7 @@ class Width(IntEnum):
 
 
 ACCUMULATOR_BITS = 48  #: Bits of a sum over products, sign included.
-#: Most products of a gradient of 16 bits and a number of 8 bits that a sum has: samples times places for parameters.
+#: Most products of a gradient of 16 bits and a number of 8 bits that a sum has: samples times positions for parameters.
 MOST_TERMS = 1 << ACCUMULATOR_BITS - Width.GRADIENT - Width.ACTIVATION
 
 

@@ -25,7 +25,7 @@ from concord.spec.numbers.activation import ONE, exp_minus
 
 DISTANCE_BITS = 16  #: fraction bits of X and D
 SEGMENT_BITS = 7  #: log2 of the number of segments of `fractions`
-LOW_BITS = DISTANCE_BITS - SEGMENT_BITS  #: bits of a place within a segment
+LOW_BITS = DISTANCE_BITS - SEGMENT_BITS  #: bits of a position within a segment
 FACTOR_BITS = 17  #: bits of `base`, `factor` and B: two of them fit one hardware multiplier
 SLOPE_BITS = 10
 TERM_BITS = 28  #: bits of e

@@ -93,7 +93,7 @@ class TrainerField(Field):
         return bits - (1 << self.width) if self.kind == "signed" and bits >> self.width - 1 else bits
 
     def bits(self, value: int) -> int:
-        """`value` at the place of this field, with the errors of `put`."""
+        """`value` at the position of this field, with the errors of `put`."""
         if self.kind == "signed" and -(1 << self.width - 1) <= value < 1 << self.width - 1:
             return self.put(value % (1 << self.width))
         if self.kind == "signed":

@@ -94,7 +94,7 @@ def test_a_program_copies_what_its_command_names():
     words = machine.read_memory(BASE + 0x40, 64)
     assert words.strip(b"\0")
     assert machine.read_memory(BASE + 0x200, 64) == machine.read_memory(BASE + 0x400, 64) == words
-    registers = {place: machine.read_register(WINDOW + place) for place in (
+    registers = {register: machine.read_register(WINDOW + register) for register in (
         TrainerRegister.DRAM_BASE, TrainerRegister.LIMIT, TrainerRegister.BASES + 4, Register.STATUS,
         TrainerRegister.COUNTERS + 4 * TrainerCounter.INSTRUCTIONS)}
     assert list(registers.values()) == [BASE, LIMIT, 0x40, Status.DONE, 12]

@@ -98,7 +98,7 @@ def test_no_waveform_is_what_several_machines_write(both, tmp_path):
 def equal(both, tmp_path_factory) -> Verified:
     """A verification on golden, which finds no difference."""
     source = InputSource(inputs=None, data=None, samples="2", first=0, default=2)
-    request = Request(path=both, place=str(both), source=source, preset="", kind=MachineKind.GOLDEN, jobs=1,
+    request = Request(path=both, location=str(both), source=source, preset="", kind=MachineKind.GOLDEN, jobs=1,
                       folder=tmp_path_factory.mktemp("report"), waves=False)
     console = Console(quiet=True)
     with Builds(MachineKind.GOLDEN, []) as builds:

@@ -259,7 +259,7 @@ def test_a_network_in_float32_is_no_model(words, tmp_path):
     path = tmp_path / "net.onnx"
     path.write_bytes(b"\x08\x0a" + bytes(100))
     said = refused(*words, path)
-    assert f"{path}: not a quantised model; `nnp quantize {path} --preset MACHINE --data PLACE`" in said
+    assert f"{path}: not a quantised model; `nnp quantize {path} --preset MACHINE --data LOCATION`" in said
 
 
 def test_a_model_of_wrong_shapes(tmp_path):

@@ -71,7 +71,7 @@ def test_accuracy_is_that_of_the_data_that_were_trained_on(folder):
     assert load_model("q").data == "folder stripes"
     assert load_model("q").provenance.fp32_accuracy == model.provenance.fp32_accuracy
     assert "has the test set of folder stripes, which is not shipped: give inputs" in refused("predict", "m")
-    assert "with --data PLACE" in refused("verify", "m")
+    assert "with --data LOCATION" in refused("verify", "m")
     assert done("predict", "m", "--data", "stripes", "--samples", "all", "-q") == f"{right:.2%} of 40 right\n"
 
 

@@ -1,4 +1,4 @@
-"""`nnp verify` finds the first difference at the place where it was made."""
+"""`nnp verify` finds the first difference where it was made."""
 
 from dataclasses import replace
 

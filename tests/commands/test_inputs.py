@@ -146,7 +146,7 @@ def test_verify_on_inputs_without_labels(firmware, folder):
 
 def test_a_model_without_test_set_says_how_to_give_inputs(firmware):
     for words in ("predict", "model.safetensors"), ("verify", "model.safetensors"), ("overflow", "model.safetensors"):
-        assert "no test set: give inputs with --inputs FILE.npy, or a test set with --data PLACE" in refused(*words)
+        assert "no test set: give inputs with --inputs FILE.npy, or a test set with --data LOCATION" in refused(*words)
     assert "has no test set" in refused("run", "firmware.safetensors")
     save_model(replace(firmware, data="folder digits"), "model.safetensors")
     assert "has the test set of folder digits, which is not shipped: give" in refused("verify", "model.safetensors")
@@ -171,7 +171,7 @@ def no_build(monkeypatch):
 
 
 @pytest.mark.parametrize(("words", "sentence"), [
-    (("--report", "file"), "file: it is a file; name another place"),
+    (("--report", "file"), "file: it is a file; name another path"),
     (("--report", "file/deep"), "file: it is a file, so file/deep cannot be written into it"),
     (("--first", 10_000), "--first 10000 is not one of the samples 0..9999"),
     (("--inputs", "file"), "file: not a whole .npy file"),
@@ -201,7 +201,7 @@ def test_a_folder_as_a_model(folder):
 def test_an_output_that_is_a_folder(command, firmware, folder):
     (folder / "out").mkdir()
     model = "firmware.safetensors" if command == "run" else "model.safetensors"
-    assert "out: it is a folder; name another place" in refused(command, model, "-o", "out")
+    assert "out: it is a folder; name another path" in refused(command, model, "-o", "out")
     with pytest.raises(OSError, match="out"):
         save_firmware(compile_network(firmware, preset("tiny")).firmware, folder / "out")
     assert not list(folder.rglob("*.part"))

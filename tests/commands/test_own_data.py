@@ -164,16 +164,16 @@ def test_every_form_gives_the_same_outputs(folder, monkeypatch):
     monkeypatch.syspath_prepend(folder)
     wanted = done("predict", "m", "--data", "own.toml")
     assert wanted.endswith(" of 10 right\n")
-    for place in "own.npz", "own.csv", "table.toml", "own_source:made":
-        assert done("predict", "m", "--data", place) == wanted
+    for location in "own.npz", "own.csv", "table.toml", "own_source:made":
+        assert done("predict", "m", "--data", location) == wanted
 
 
 def test_a_folder_of_images(folder):
     pixels = RNG.integers(0, 256, (8, 2, 3)).astype(np.uint8)
     for index, image in enumerate(pixels):
-        place = folder / "set" / f"kind{index % 4}"
-        place.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(image).save(place / f"{index}.png")
+        kind = folder / "set" / f"kind{index % 4}"
+        kind.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(kind / f"{index}.png")
     (folder / "set.toml").write_text('data = "set"\ntest = 1\n')
     made(4, np.arange(20) % 4)
     assert done("predict", "m", "--data", "set.toml").count("\n") == 9

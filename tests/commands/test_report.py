@@ -242,6 +242,6 @@ def test_columns_of_models_keep_their_whole_names(monkeypatch):
     console.print(verify_table([SimpleNamespace(request=SimpleNamespace(path=Path(f"{name}.onnx"))) for name in names]))
     text = console.export_text()
     assert "\u2026" not in text
-    columns = ["".join(line.split("\u2503")[place + 2].strip() for line in text.splitlines()
-                       if line.startswith("\u2503")) for place in range(len(names))]
+    columns = ["".join(line.split("\u2503")[index + 2].strip() for line in text.splitlines()
+                       if line.startswith("\u2503")) for index in range(len(names))]
     assert columns == names

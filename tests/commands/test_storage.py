@@ -66,7 +66,7 @@ def test_models_come_over_http(server, tmp_path, monkeypatch):
 
 def test_verify_knows_a_model_by_its_url(server, monkeypatch):
     def prepare(request, console):
-        raise ValueError(f"{request.path.stem} of {request.place}: {load_model(request.path).name}")
+        raise ValueError(f"{request.path.stem} of {request.location}: {load_model(request.path).name}")
 
     monkeypatch.setattr("concord.verification.whole.prepare", prepare)
     url = f"{server}/{LSTM.name}"
@@ -99,10 +99,10 @@ def test_file_urls(tmp_path):
     np.testing.assert_array_equal(storage.read_model(url).layers[0].weights, load_model(MLP).layers[0].weights)
 
 
-@pytest.mark.parametrize(("place", "name"), [
+@pytest.mark.parametrize(("location", "name"), [
     ("https://host/a/m.safetensors?key=/1", "m.safetensors"), ("s3://bucket/..", "file"), ("a/m.onnx", "m.onnx")])
-def test_names_of_files(place, name):
-    assert storage.file_name(place) == name
+def test_names_of_files(location, name):
+    assert storage.file_name(location) == name
 
 
 def test_local_paths_need_no_fsspec(monkeypatch, tmp_path):

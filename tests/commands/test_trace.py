@@ -96,12 +96,12 @@ def test_a_model_without_a_name_for_the_file(firmware, tmp_path, monkeypatch):
 
 def test_what_is_refused(firmware, tmp_path):
     save_firmware(firmware, tmp_path / "mlp.safetensors")
-    place = tmp_path / "mlp.safetensors"
-    stopped = nnp("trace", place, "--most", 100, "-o", tmp_path / "x.html")
+    path = tmp_path / "mlp.safetensors"
+    stopped = nnp("trace", path, "--most", 100, "-o", tmp_path / "x.html")
     assert stopped.exit_code == 2
     assert "more than 100 cycles" in stopped.stderr
     assert not (tmp_path / "x.html").exists()
-    assert ".html, .json, .perfetto-trace" in refused("trace", place, "-o", tmp_path / "x.vcd")
-    assert "timing or library" in refused("trace", place, "--machine", "golden")
+    assert ".html, .json, .perfetto-trace" in refused("trace", path, "-o", tmp_path / "x.vcd")
+    assert "timing or library" in refused("trace", path, "--machine", "golden")
     with pytest.raises(ValueError, match="is no VCD file"):
-        read_waves(place, ["core.fetch.busy"])
+        read_waves(path, ["core.fetch.busy"])

@@ -49,9 +49,9 @@ def too_late(monkeypatch):
     def reached(*_, **__):
         raise AssertionError("too late")
 
-    places = ((data, "fashion_mnist"), (data, "japanese_vowels"), (image, "trained"),
+    functions = ((data, "fashion_mnist"), (data, "japanese_vowels"), (image, "trained"),
               (compare_starts, "trained"))
-    for module, name in places:
+    for module, name in functions:
         monkeypatch.setattr(module, name, reached)
 
 
@@ -60,7 +60,7 @@ def test_a_seed_gives_the_same_bytes(folder):
         done("train", "image", "own_layers:dense", *TINY, "--seed", seed, "-o", folder / name / "m", "--fp32",
              folder / name / "f")
     for name in "m", "f":
-        a, b, c = ((folder / place / name).read_bytes() for place in "abc")
+        a, b, c = ((folder / run / name).read_bytes() for run in "abc")
         assert a == b != c
 
 
@@ -161,7 +161,7 @@ def test_pictures_are_the_same_for_the_same_numbers(kind, begins):
     (("train", "image", "mlp", "-o", "own_layers.py/m"), "own_layers.py: it is a file, so own_layers.py/m cannot be"),
     (("train", "image", "mlp", "--fp32", "."), ".: it is a folder; name"),
     (("train", "image", "mlp", "--log", "own_layers.py/log.csv"), "own_layers.py: it is a file, so"),
-    (("train", "image", "mlp", "--log", "own_layers.py"), "own_layers.py: it is a file; name another place"),
+    (("train", "image", "mlp", "--log", "own_layers.py"), "own_layers.py: it is a file; name another path"),
     (("train", "image", "mlp", "--checkpoint", "own_layers.py"), "own_layers.py: it is a file, so"),
     (("train", "lstm", "-o", "."), ".: it is a folder; name"),
     (("train", "mlp", "--patience", 2), "--patience is for --arithmetic bfp-lazy: leave it out"),
@@ -197,7 +197,7 @@ def test_a_folder_that_may_not_be_written(too_late, monkeypatch, folder):
     monkeypatch.setattr(os, "access", lambda path, mode: path != folder)
     result = nnp("train", "image", "mlp", "-o", folder / "deep" / "m")
     assert result.exit_code == 2
-    assert f"{folder / 'deep' / 'm'}: {folder} cannot be written; name another place" in result.stderr
+    assert f"{folder / 'deep' / 'm'}: {folder} cannot be written; name another path" in result.stderr
 
 
 def test_calibration_sets_that_are_refused(folder):

@@ -94,7 +94,7 @@ def refused(report, *words) -> str:
 
 def test_without_data_it_says_what_can_be_given(files, tmp_path):
     said = refused(tmp_path / "report", files[0])
-    assert "give --data PLACE" in said
+    assert "give --data LOCATION" in said
     assert ".npz" in said
     assert "--inputs FILE.npy" in said
 

@@ -1,4 +1,4 @@
-"""The queue and the folders of runs: places, states, processes that outlive a server, and numbered commands."""
+"""The queue and the folders of runs: positions, states, processes that outlive a server, and numbered commands."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def test_one_worker_takes_runs_in_their_order(pool, tmp_path):
     second.start(queue, {"name": "two", "command": ["presets", "no-such-preset"]})
     third.start(queue, {"name": "three", "command": ["presets"]})
     assert second.condition(queue) is Condition.QUEUED
-    assert (queue.place(second.path, TRAIN), queue.place(third.path, TRAIN)) == (1, 2)
+    assert (queue.position(second.path, TRAIN), queue.position(third.path, TRAIN)) == (1, 2)
     with pytest.raises(ValueError, match="waits or runs already"):
         queue.submit(third.path, TRAIN, [])
     assert queue.cancel(third.path, TRAIN)

@@ -1,4 +1,4 @@
-"""Who should not get in is refused, and what users bring is text and stays in its place."""
+"""Who should not get in is refused, and what users bring stays text."""
 
 import io
 import re
@@ -11,7 +11,7 @@ import time
 import zipfile
 
 import pytest
-from concord.dashboard.places import below
+from concord.dashboard.paths import below
 from concord.dashboard.security import HEADERS
 from concord.dashboard.settings import Settings, listening, token_of
 from concord.tests.dashboard.conftest import BASE, TOKEN
@@ -105,7 +105,7 @@ def test_paths_lead_only_below_the_folders_of_the_operator(settings, tmp_path):
         below((), "in.npz")
 
 
-def test_runs_and_downloads_have_no_other_places(client, settings):
+def test_runs_and_downloads_have_no_other_paths(client, settings):
     filled(settings.runs / "a")
     (settings.runs / "secret").write_text("x")
     for path in (

@@ -1,4 +1,4 @@
-"""Data that are damaged or do not fit: one sentence that names the place, and nothing is unpickled."""
+"""Data that are damaged or do not fit: one sentence that names the location, and nothing is unpickled."""
 
 import contextlib
 import csv
@@ -31,9 +31,9 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def refused(place: str, sentence: str):
+def refused(location: str, sentence: str):
     with pytest.raises(ValueError, match=re.escape(sentence)):
-        read_data(place)
+        read_data(location)
 
 
 class Fires:
@@ -250,10 +250,10 @@ def changed(content: bytes, data) -> bytes:
     return bytes_changed(content, data.draw(st.randoms())) if data.draw(st.booleans()) else content
 
 
-def reads_or_refuses(place: str):
+def reads_or_refuses(location: str):
     """A data set, or an error of ours: a ValueError with a sentence."""
     with contextlib.suppress(ValueError):
-        assert isinstance(read_data(place), DataSet)
+        assert isinstance(read_data(location), DataSet)
 
 
 FUZZ = settings(max_examples=150, deadline=None, suppress_health_check=[

@@ -81,12 +81,12 @@ def test_axes_of_inputs():
     assert axes.file == (2, 4, 3)
     x = np.arange(24).reshape(2, 4, 3)
     for given in (2, 4, 3), (24,), (1, 2, 4, 3):
-        assert np.array_equal(x.reshape(-1)[axes.places(given)], x.transpose(2, 0, 1).reshape(-1))
-    assert np.array_equal(axes.places((3, 2, 4), Order.MACHINE), np.arange(24))
-    assert np.array_equal(axes.places((3, 2, 4), image=True), np.arange(24))
+        assert np.array_equal(x.reshape(-1)[axes.indices(given)], x.transpose(2, 0, 1).reshape(-1))
+    assert np.array_equal(axes.indices((3, 2, 4), Order.MACHINE), np.arange(24))
+    assert np.array_equal(axes.indices((3, 2, 4), image=True), np.arange(24))
     for given, order in ((3, 2, 4), Order.FILE), ((2, 4, 3), Order.MACHINE), ((23,), Order.FILE):
         with pytest.raises(ValueError, match="takes "):
-            axes.places(given, order)
+            axes.indices(given, order)
     assert "rows x columns x channels, the order of the network's file" in axes.note((24,))
     assert not axes.note((2, 4, 3))
     assert InputAxes.from_record(axes.record) == axes

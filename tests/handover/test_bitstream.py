@@ -93,7 +93,7 @@ def test_registers_move_into_a_multiplier():
     multiplier, module = registered()
     assert registers_inside(module) == 3
     assert [multiplier["connections"][port] for port in ("A0", "B0", "P0")] == [[5], [6], [7]]
-    assert [multiplier["parameters"][f"REG_{place}_CLK"] for place in ("INPUTA", "INPUTB", "OUTPUT")] == ["CLK0"] * 3
+    assert [multiplier["parameters"][f"REG_{pins}_CLK"] for pins in ("INPUTA", "INPUTB", "OUTPUT")] == ["CLK0"] * 3
 
 
 @pytest.mark.parametrize("parameters", [{"CEMUX": "CE"}, {"REGSET": "SET"}, {"CLKMUX": "INV"}], ids=str)
@@ -107,7 +107,7 @@ def test_registers_stay_where_a_bit_goes_elsewhere(bit, left):
     multiplier, module = registered()
     module["ports"]["more"] = {"direction": "output", "bits": [bit]}
     assert registers_inside(module) == 3 - left
-    assert [bool(multiplier["parameters"].get(f"REG_{place}_CLK")) for place in ("INPUTA", "OUTPUT")] == [
+    assert [bool(multiplier["parameters"].get(f"REG_{pins}_CLK")) for pins in ("INPUTA", "OUTPUT")] == [
         bit == 4, bit != 4]
 
 
@@ -139,10 +139,10 @@ def test_the_board():
     assert lines[0] == 'FREQUENCY PORT "clock" 25 MHZ;'
     assert 'LOCATE COMP "lights[7]" SITE "H3";' in lines
     assert 'LOCATE COMP "high" SITE "L2";' in lines
-    placed = re.findall(r'COMP "([\w\[\]]+)"', BOARD.constraints)
+    located = re.findall(r'COMP "([\w\[\]]+)"', BOARD.constraints)
     top = verilog(BoardTop(preset("tiny"), BOARD, clock_on(BOARD, 25.0)), "top", Ecp5())
     header = re.search(r"^module top\((.*?)\);", top, re.MULTILINE)[1]
-    assert {name.split("[")[0] for name in placed} == set(header.split(", "))
+    assert {name.split("[")[0] for name in located} == set(header.split(", "))
 
 
 def test_every_board_is_read():

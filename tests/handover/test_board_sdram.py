@@ -46,11 +46,11 @@ def header(text: str) -> set[str]:
     return set(re.search(r"^module top\((.*?)\);", text, re.MULTILINE)[1].split(", "))
 
 
-def test_the_ports_have_their_places(made):
-    placed = re.findall(r'LOCATE COMP "([\w\[\]]+)" SITE "(\w+)";', BOARD.all_constraints(True))
-    assert {name.split("[")[0] for name, _ in placed} == header(made)
-    assert len({pin for _, pin in placed}) == len(placed)
-    assert dict(placed)["sdram_dq[15]"] == "J17"
+def test_the_ports_have_their_sites(made):
+    located = re.findall(r'LOCATE COMP "([\w\[\]]+)" SITE "(\w+)";', BOARD.all_constraints(True))
+    assert {name.split("[")[0] for name, _ in located} == header(made)
+    assert len({pin for _, pin in located}) == len(located)
+    assert dict(located)["sdram_dq[15]"] == "J17"
     assert len(BOARD.sdram.ports) == 6 + 13 + 2 + 2 + 16
 
 

@@ -130,10 +130,10 @@ def test_damaged_firmware_is_not_sent(mended, damage):
 
 
 def test_a_program_that_stops_says_why_and_where(mended):
-    place = mended.firmware.loop + 2
-    assert mended.send(program_message(TINY, [0xFF], place)) == "OK"
+    address = mended.firmware.loop + 2
+    assert mended.send(program_message(TINY, [0xFF], address)) == "OK"
     assert mended.infer(mended.sample)[0] == "STOPPED"
-    assert (mended.nnp.error, mended.nnp.error_address) == (Error.ILLEGAL, place)
+    assert (mended.nnp.error, mended.nnp.error_address) == (Error.ILLEGAL, address)
     assert mended.c.nnp_error_text(mended.nnp.error).startswith(b"ILLEGAL: The opcode is unknown")
 
 

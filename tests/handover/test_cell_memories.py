@@ -27,5 +27,5 @@ def test_what_is_read_stays(read, written, free):
         assert cell["connections"][ends] == ["x" if bit in free else end for bit, end in enumerate(before)]
     mask = sum(1 << bit for bit in free)
     for address in range(16):  # an input without a wire reads 1; 0 would give the same word
-        place = len(contents) - 4 * address
-        assert int(contents[place - 4:place], 2) == words[address & ~mask]
+        end = len(contents) - 4 * address
+        assert int(contents[end - 4:end], 2) == words[address & ~mask]

@@ -132,11 +132,11 @@ def test_linux_reads_the_registers_of_its_device(board, tmp_path):
     for name, size in (("uio", 1 << 16), ("memory", ACCELERATORS["one"].memory_bytes)):
         with open(tmp_path / name, "wb") as file:
             file.truncate(size)
-    for place, code, said in (
+    for location, code, said in (
         (f"{tmp_path}/uio,{tmp_path}/memory", 1, "open: The machine has another configuration than the headers.\n"),
-        (f"{tmp_path}/uio", 2, f"{tmp_path}/uio: no accelerator is here; call it as: example_cores PLACE\n"),
+        (f"{tmp_path}/uio", 2, f"{tmp_path}/uio: no accelerator is here; call it as: example_cores LOCATION\n"),
     ):
-        done = subprocess.run(["./example_linux", place], cwd=board, capture_output=True, text=True, check=False)
+        done = subprocess.run(["./example_linux", location], cwd=board, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (code, said)
 
 

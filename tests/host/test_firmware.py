@@ -239,7 +239,7 @@ def test_entries_that_do_not_fit(firmware, wrong, sentence):
 
 
 def patches(image, layout: Layout):
-    """The elements that are sent, place by place, by loops."""
+    """The elements that are sent, position by position, by loops."""
     sent = []
     for row in range(-layout.padding[0], layout.rows + layout.padding[1], layout.stride[0]):
         for column in range(-layout.padding[2], layout.columns + layout.padding[3], layout.stride[1]):
@@ -247,13 +247,13 @@ def patches(image, layout: Layout):
                     column + (layout.window[1] - 1) * layout.dilation[1])
             if last[0] >= layout.rows + layout.padding[1] or last[1] >= layout.columns + layout.padding[3]:
                 continue
-            place = []
+            elements = []
             for y in range(layout.window[0]):
                 for x in range(layout.window[1]):
                     at = row + y * layout.dilation[0], column + x * layout.dilation[1]
                     inside = 0 <= at[0] < layout.rows and 0 <= at[1] < layout.columns
-                    place += [int(image[c, *at]) if inside else 0 for c in range(layout.channels)]
-            sent += place + [0] * (-len(place) % layout.align)
+                    elements += [int(image[c, *at]) if inside else 0 for c in range(layout.channels)]
+            sent += elements + [0] * (-len(elements) % layout.align)
     return sent
 
 
@@ -288,7 +288,7 @@ def test_images_are_sent_and_received_in_their_layout(firmware, path):
 
 @pytest.mark.parametrize(("changes", "sentence"), [
     ({"channels": 4}, "the layout of the input has 4 x 1 x 1 elements, the network 3"),
-    ({"align": 1}, "aligns places to 1 elements, which is no multiple of the 2 lanes"),
+    ({"align": 1}, "aligns positions to 1 elements, which is no multiple of the 2 lanes"),
     ({"rows": 0}, "layout: rows is 0, whole numbers from 1 on are needed"),
     ({"padding": (0, 0, -1, 0)}, "whole numbers from 0 on"),
     ({"padding": (0, 0)}, "padding is (0, 0), whole numbers from 0 on are needed, 4 of them"),

@@ -56,8 +56,8 @@ def slow_convolution(x, w, g, stride, padding):
     across = range((rows + 2 * padding - height) // stride + 1), range((columns + 2 * padding - width) // stride + 1)
     y = np.full((samples, outputs, len(across[0]), len(across[1])), Fraction(0))
     gx, gw = np.full(x.shape, Fraction(0)), np.full(w.shape, Fraction(0))
-    places = product(range(samples), range(outputs), *across, range(channels), range(height), range(width))
-    for n, o, p, q, c, i, j in places:
+    indices = product(range(samples), range(outputs), *across, range(channels), range(height), range(width))
+    for n, o, p, q, c, i, j in indices:
         r, s = p * stride + i - padding, q * stride + j - padding
         if 0 <= r < rows and 0 <= s < columns:
             y[n, o, p, q] += x[n, c, r, s] * w[o, c, i, j]

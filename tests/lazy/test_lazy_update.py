@@ -34,8 +34,8 @@ def scaled(x: int, shift: int) -> int:
 
 def all_scaled(values, shift: int) -> np.ndarray:
     """values / 2**shift, rounded half away from zero."""
-    distinct, places = np.unique(values, return_inverse=True)
-    return np.array([scaled(x, shift) for x in distinct.tolist()])[places]
+    distinct, indices = np.unique(values, return_inverse=True)
+    return np.array([scaled(x, shift) for x in distinct.tolist()])[indices]
 
 
 def parameters(mantissas, residuals, exponent=0, fmt=FULL):

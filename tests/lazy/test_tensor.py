@@ -78,8 +78,8 @@ def test_blocks_along_any_axes(axes):
     inside = {None: (0, 1, 2)}.get(axes, (axes,) if isinstance(axes, int) else axes)
     outside = [axis for axis in range(3) if axis not in inside]
     assert tensor.exponent.shape == tuple(1 if axis in inside else values.shape[axis] for axis in range(3))
-    for place in np.ndindex(*(values.shape[axis] for axis in outside)):
-        where = tuple(place[outside.index(axis)] if axis in outside else slice(None) for axis in range(3))
+    for index in np.ndindex(*(values.shape[axis] for axis in outside)):
+        where = tuple(index[outside.index(axis)] if axis in outside else slice(None) for axis in range(3))
         alone = to_training_tensor(values[where], 8)
         assert (tensor.mantissas[where] == alone.mantissas).all()
         assert (tensor.exponent[where] == alone.exponent.item()).all()

@@ -21,13 +21,13 @@ def test_nobody_is_there_and_somebody_says_nothing(monkeypatch):
     monkeypatch.setattr(cluster, "SECONDS", 0.2)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
-        place = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(ValueError, match=r"no scheduler of Dask answers there \(Connection refused\)"):
-            cluster.check_answer(place)
+            cluster.check_answer(address)
         silent.listen()
         began = time.monotonic()
         with pytest.raises(ValueError, match=r"no scheduler of Dask answers there \(it does not speak\)"):
-            cluster.check_answer(place)
+            cluster.check_answer(address)
         assert time.monotonic() - began < 3
 
 
@@ -40,4 +40,4 @@ def test_workers_that_are_not_as_they_must_be(monkeypatch):
 
 
 def test_functions_go_by_name():
-    assert cluster.named(cluster.place(edition)) is edition
+    assert cluster.named(cluster.name_of(edition)) is edition

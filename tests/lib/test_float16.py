@@ -25,8 +25,8 @@ def rounded(value: Fraction) -> int:
     exponent = max(-14, magnitude.numerator.bit_length() - magnitude.denominator.bit_length())
     if exponent > -14 and Fraction(2) ** exponent > magnitude:
         exponent -= 1
-    place = round(magnitude * Fraction(2) ** (10 - exponent))
-    return (value < 0) << 15 | min((exponent + 14 << 10) + place, float16.INFINITY)
+    digits = round(magnitude * Fraction(2) ** (10 - exponent))
+    return (value < 0) << 15 | min((exponent + 14 << 10) + digits, float16.INFINITY)
 
 
 def value(bits: np.uint16) -> Fraction:
@@ -147,8 +147,8 @@ CORNERS = [pattern | sign for sign in (0, 0x8000) for pattern in (
     0x0000, 0x0001, 0x0002, 0x0003, 0x01FF, 0x03FF, 0x0400, 0x0401, 0x07FF, 0x0800, 0x1400, 0x13FF, 0x2C00, 0x33FF,
     0x37FF, 0x3800, 0x3801, 0x3BFF, 0x3C00, 0x3C01, 0x3FFF, 0x4000, 0x4248, 0x6400, 0x67FF, 0x7800, 0x7BFE, 0x7BFF,
     0x7C00, 0x7C01, 0x7E00, 0x7FFF)]
-INTEGERS = [sign * ((odd << place) + off) for sign in (1, -1) for odd in (1, 3, 2047, 2049, 4095, 65519 << 1)
-            for place in range(0, 31 - odd.bit_length()) for off in (-1, 0, 1)]
+INTEGERS = [sign * ((odd << shift) + off) for sign in (1, -1) for odd in (1, 3, 2047, 2049, 4095, 65519 << 1)
+            for shift in range(0, 31 - odd.bit_length()) for off in (-1, 0, 1)]
 WORDS = [sign | exponent << 23 | fraction for sign in (0, 1 << 31) for exponent in range(85, 150) for fraction in (
     0, 1, 0xFFF, 0x1000, 0x1001, 0x2000, 0x3000, 0x3001, 0x7FEFFF, 0x7FF000, 0x7FFFFF)]
 

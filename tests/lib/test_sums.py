@@ -58,7 +58,7 @@ class ChosenSum(wiring.Component):
 
 
 class LoadedSum(wiring.Component):
-    """A sum, or an integer in its place."""
+    """A sum, or an integer instead."""
 
     def __init__(self, width: int, value, b):
         super().__init__({"load": In(1), "value": In(value), "a": In(width), "b": In(b), "o": Out(width)})

@@ -59,10 +59,10 @@ def softmax(bits: list[int]) -> list[int]:
     values = [float(np.uint16(each).view(np.float16)) for each in bits]
     if max(values) == float("inf") or max(values) == -float("inf") or any(value != value for value in values):
         return [0x7E00] * len(bits)
-    places = [floor(Fraction(value) * 2**16) if value > -float("inf") else -2**32 for value in values]
+    scaled = [floor(Fraction(value) * 2**16) if value > -float("inf") else -2**32 for value in values]
     terms = []
-    for place in places:
-        whole, t = divmod(max(places) - place, 2**16)
+    for one in scaled:
+        whole, t = divmod(max(scaled) - one, 2**16)
         base, slope = fractions()[t >> 9]
         factor, shift = wholes()[whole] if whole < len(wholes()) else (0, 0)
         terms.append((base - (slope * (t % 2**9) >> 9)) * factor >> shift)
@@ -219,9 +219,9 @@ class SlowMachine:
             tile, row_of_tile = divmod(row, config.native_dim)
             total = self.biases[product.b * config.mfu_lanes + row] if product.bias else 0
             for c, (mantissas, stored) in enumerate(operands[tile]):
-                place = product.a + tile * registers.columns + c
-                dot = sum(w * x for w, x in zip(self.tiles[place][row_of_tile], mantissas, strict=True))
-                shift = 0 if product.integer else config.alignment + self.rows[place][row_of_tile] + stored
+                number = product.a + tile * registers.columns + c
+                dot = sum(w * x for w, x in zip(self.tiles[number][row_of_tile], mantissas, strict=True))
+                shift = 0 if product.integer else config.alignment + self.rows[number][row_of_tile] + stored
                 total += dot << shift
             half = 1 << config.sum_bits - 1
             result.append(rounded(((total + half) % (2 * half) - half) * Fraction(2) ** weight))

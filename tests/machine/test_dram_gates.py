@@ -59,9 +59,9 @@ def tile(rng, config: Config, *, integer: bool = False, diagonal: bool = False) 
 VECTOR = "v_rd Dram, 0\nv_wr InitialVrf, 0\nend_chain\n"
 
 
-def load_tile(address: int, place: str) -> str:
-    """Instructions that load a tile to a place of MatrixRf."""
-    return f"m_rd Dram, {address}\nm_wr MatrixRf, {place}\nend_chain\n"
+def load_tile(address: int, tile: str) -> str:
+    """Instructions that load a tile from Dram."""
+    return f"m_rd Dram, {address}\nm_wr MatrixRf, {tile}\nend_chain\n"
 
 
 def product(operands: str, *, tap: str = "") -> str:
@@ -200,7 +200,7 @@ def test_cocotb_does_what_golden_does(stall):
 
 
 def test_a_base_moves_all_words():
-    """A machine with another base does the same, at another place of the memory."""
+    """A machine with another base does the same, at another address of the memory."""
     golden, program = GoldenMachine(TINY), PROGRAMS["words"]
     with library() as gates:
         gates.write_register(Register.DRAM_BASE, 5 << 12)

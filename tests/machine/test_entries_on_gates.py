@@ -185,9 +185,9 @@ def test_rates(registers, chain, rate):
 
 
 def test_a_layer_starts_before_the_layer_that_it_reads_has_ended():
-    """Of two layers of 16 places, the second reads what the first writes: it costs no more than its own words.
+    """Of two layers of 16 pixels, the second reads what the first writes: it costs no more than its own words.
 
-    These take less time than its first place takes from end to end, which is what it costs then.
+    These take less time than its first pixel takes from end to end, which is what it costs then.
     """
     layer = "v_rd_inc VectorRf, {}\nmv_mul 0\nv_wr_inc VectorRf, {}\nend_chain\n"
     texts = [layer.format(0, 16), layer.format(0, 16) + layer.format(16, 32)]

@@ -20,7 +20,7 @@ def rows():
 
 
 def test_machines_are_written_and_read(rows, tmp_path, monkeypatch):
-    monkeypatch.setattr(packing, "PLACE", tmp_path / "swept.csv")
+    monkeypatch.setattr(packing, "PATH", tmp_path / "swept.csv")
     assert read_swept() == []
     write_swept(rows)
     assert read_swept() == rows

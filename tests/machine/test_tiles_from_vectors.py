@@ -162,9 +162,9 @@ def test_attention_of_several_heads_is_that_of_its_tiles(heads, positions):
     for first, begin, flag in ((0, 0, ""), (heads * tiles, 4 * positions, ", transposed")):
         for head in range(heads):
             for tile in range(tiles):
-                place = head * size // config.mfu_lanes + begin + 4 * n * tile
+                address = head * size // config.mfu_lanes + begin + 4 * n * tile
                 count = min(n, positions - n * tile)
-                text += (f"set_iterations {count}\nm_rd_inc InitialVrf, {place}\n"
+                text += (f"set_iterations {count}\nm_rd_inc InitialVrf, {address}\n"
                          f"m_wr MatrixRf, {first + head * tiles + tile}{flag}\nend_chain\n")
     text += (f"set_iterations 1\ns_wr Rows, {heads * tiles * n}\nv_rd NetQ\nmv_mul 0\nv_wr NetQ\nend_chain\n"
              f"s_wr Rows, {n}\ns_wr Columns, {heads * tiles}\nv_rd AddSubVrf0, 0\nmv_mul {heads * tiles}\nv_wr NetQ\n"

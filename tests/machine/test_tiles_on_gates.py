@@ -11,7 +11,7 @@ from concord.spec.isa.dram import tile_words
 
 
 def program(config) -> str:
-    """Passes that make tiles of vectors in the place of older ones, multiply them, and write what was read.
+    """Passes that make tiles of vectors instead of older ones, multiply them, and write what was read.
 
     A tile from Dram, whose words the program writes itself, is loaded beside them.
     """

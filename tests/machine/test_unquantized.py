@@ -93,7 +93,7 @@ def test_all_parts_of_an_error_together_are_the_error_of_the_machine(block):
 
 
 def test_parts_of_errors_are_those_of_the_results_of_layers():
-    """Of an LSTM, the hidden vector; of an image, all places, which are laid out anew for each sample."""
+    """Of an LSTM, the hidden vector; of an image, all pixels, which are laid out anew for each sample."""
     rng, config = np.random.default_rng(1), replace(PRESETS["tiny"], **ROOM)
     model = with_reals(rng, networks.recurrent(rng, config, [7, 9], block=[False]))
     found = split_of(model, compile_network(model, config).firmware, networks.inputs(rng, 3, 1, 7)).layers

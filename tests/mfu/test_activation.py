@@ -1,4 +1,4 @@
-"""golden.mfu.activation against functions in fifty decimal places, on every input."""
+"""golden.mfu.activation against functions in fifty decimal digits, on every input."""
 
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -53,7 +53,7 @@ def test_within_one_unit_in_the_last_place(name, share):
     assert (distance == 0).mean() > share
 
 
-#: Functions of machines with `more_functions` in fifty places, and the share of inputs that are rounded correctly.
+#: Functions of machines with `more_functions` in fifty digits, and the share of inputs that are rounded correctly.
 MORE = {"exp": (Decimal.exp, 0.978), "reciprocal": (lambda x: 1 / x, 0.973), "rsqrt": (lambda x: 1 / x.sqrt(), 0.975),
         "sqrt": (Decimal.sqrt, 0.981)}
 
@@ -110,7 +110,7 @@ def test_exact_corners():
 
 
 def test_every_segment_stays_inside_its_fields():
-    # The hardware has no more bits in these fields, and normalises by at most one place.
+    # The hardware has no more bits in these fields, and normalises by at most one bit.
     assert table() == table(more=True)[: len(table())]
     assert len(table()) <= TABLE_DEPTH
     assert all(-(1 << SLOPE_BITS - 1) <= s.slope < 1 << SLOPE_BITS - 1 for s in table(more=True))

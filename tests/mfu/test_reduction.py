@@ -82,10 +82,10 @@ def test_gates(lanes):
     codes = np.array([each.code for each in REDUCTIONS])[operation]
     where = np.flatnonzero(rng.random(last.size + last.size // 4) < 0.8)[:last.size]  # records with a word
     size = where[-1] + 1
-    places = {"valid": np.zeros(size, bool), "first": np.zeros(size, bool), "tail": np.zeros(size, int)}
-    places["valid"][where], places["first"][where] = True, first[:where.size]
-    places["tail"][where] = tail[:where.size]
+    turns = {"valid": np.zeros(size, bool), "first": np.zeros(size, bool), "tail": np.zeros(size, int)}
+    turns["valid"][where], turns["first"][where] = True, first[:where.size]
+    turns["tail"][where] = tail[:where.size]
     given, op = rng.integers(0, 1 << 16, (size, lanes)).astype(np.uint16), np.zeros(size, int)
     given[where], op[where] = words[:where.size], codes[:where.size]
-    got = PipelineHarness(Reducer(lanes), "reducer")(i=given, op=op, turn=pack_rows(turn(lanes), places))["o"]
+    got = PipelineHarness(Reducer(lanes), "reducer")(i=given, op=op, turn=pack_rows(turn(lanes), turns))["o"]
     assert_equal("o", got[where], wanted[:where.size], first=first[:where.size], tail=tail[:where.size])

@@ -39,9 +39,9 @@ def ulps(row):
 
 def literal(row):
     """The softmax of finite binary16 numbers by the formulas of `spec.numbers.softmax`, one number after the other."""
-    places = [math.floor(Fraction(x) * 2**16) for x in values(row).tolist()]
+    scaled = [math.floor(Fraction(x) * 2**16) for x in values(row).tolist()]
     terms = []
-    for distance in (max(places) - place for place in places):
+    for distance in (max(scaled) - one for one in scaled):
         whole, t = divmod(distance, 2**16)
         segment, low = fractions()[t >> LOW_BITS], t % 2**LOW_BITS
         last = wholes()[whole] if whole < len(wholes()) else None

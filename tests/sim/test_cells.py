@@ -55,9 +55,9 @@ class Cells(wiring.Component):
                 **bits("ADA", self.ada), **bits("ADB", self.adb), **bits("DIA", self.dia), **bits("DIB", self.dib),
                 **bits("DOA", out[:18], "o"), **bits("DOB", out[18:], "o"))
         for k, ((a, b), (factors, outcome)) in enumerate(MULTIPLIERS):
-            places = ("INPUTA", "INPUTB") * factors + ("OUTPUT",) * outcome
+            pins = ("INPUTA", "INPUTB") * factors + ("OUTPUT",) * outcome
             m.submodules += Instance(
-                "MULT18X18D", **{f"p_REG_{place}_CLK": "CLK0" for place in places}, i_CLK0=clk, i_CE0=1, i_RST0=0,
+                "MULT18X18D", **{f"p_REG_{pin}_CLK": "CLK0" for pin in pins}, i_CLK0=clk, i_CE0=1, i_RST0=0,
                 **bits("A", self.dia), **bits("B", self.dib), **bits("C", Const(0, 18)), i_SIGNEDA=a,
                 i_SIGNEDB=b, i_SOURCEA=0, i_SOURCEB=0, **bits("P", getattr(self, f"product{k}"), "o"))
         for k, table in enumerate(TABLES.tolist()):
@@ -100,8 +100,8 @@ def later(shown, cycles: int):
     return np.concatenate([np.zeros(cycles, shown.dtype), shown[:len(shown) - cycles]])
 
 
-def places(width: int, address: int, *, write: bool) -> list[int]:
-    """Where the bits of a word lie, nine places to a byte; -1 for one that its byte enable does not let be written."""
+def positions(width: int, address: int, *, write: bool) -> list[int]:
+    """Where the bits of a word lie, nine bits to a byte; -1 for one that its byte enable does not let be written."""
     if width < 9:
         first = address & -width
         return [k // 8 * 9 + k % 8 for k in range(first, first + width)]
@@ -118,18 +118,18 @@ def expected(widths: tuple[int, int], given: dict) -> list[int]:
             *(given[name].tolist() for name in ("ada", "adb", "dia", "dib", "cea", "ceb", "wea", "web")), strict=True):
         shown.append(low | high << 18)
         ports = ((widths[0], ada, dia | dib << 18, cea, wea), (widths[1], adb, dib, ceb, web and widths[0] < 36))
-        written = [{place: data >> k & 1 for k, place in enumerate(places(width, address, write=True)) if place >= 0}
+        written = [{at: data >> k & 1 for k, at in enumerate(positions(width, address, write=True)) if at >= 0}
                    if enable and write else {} for width, address, data, enable, write in ports]
         read = [None if write or not enable else
-                sum((held[at] ^ (at in other)) << k for k, at in enumerate(places(width, address, write=False)))
+                sum((held[at] ^ (at in other)) << k for k, at in enumerate(positions(width, address, write=False)))
                 for (width, address, _, enable, write), other in zip(ports, reversed(written), strict=True)]
         if widths[1] == 36:
             low, high = (low, high) if read[1] is None else (read[1] & 0x3FFFF, read[1] >> 18)
         else:
             low, high = low if read[0] is None else read[0] & 0x3FFFF, high if read[1] is None else read[1]
         for port in written:
-            for place, bit in port.items():
-                held[place] = bit
+            for position, bit in port.items():
+                held[position] = bit
     return shown
 
 

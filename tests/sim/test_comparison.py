@@ -25,7 +25,7 @@ def test_operation_operands_expected_and_got():
     got = [0x4000, 0x4100, 0xC200]
     assert difference("o", got, np.array([0x4000, 0x4080, 0xC201], np.uint16),
                       operation=(np.array([1, 2, 4]), Stage.ADD), a=A, b=B) == [
-        "o differs in 2 of 3 places; the first is [1]",
+        "o differs in 2 of 3 elements; the first is [1]",
         "  expected   0x4080 (2.25)",
         "  got        0x4100 (2.5)",
         "  operation  VV_A_SUB_B (2)",
@@ -37,7 +37,7 @@ def test_operation_operands_expected_and_got():
 def test_the_seed_of_a_simulation_is_told(monkeypatch):
     monkeypatch.setenv("COCOTB_RANDOM_SEED", "7")
     assert difference("count", 3, 4, case="a block of zeros") == [
-        "count differs in 1 of 1 places; seed 7", "  expected  4 (0x4)", "  got       3 (0x3)",
+        "count differs in 1 of 1 elements; seed 7", "  expected  4 (0x4)", "  got       3 (0x3)",
         "  case      a block of zeros"]
 
 
@@ -63,4 +63,4 @@ def test_integers_of_any_size_are_exact():
 def test_shapes_and_fields_differ():
     assert difference("o", [1, 2], [1, 2, 3]) == ["o has the shape (2,), not (3,)"]
     assert difference("o", {"a": 1}, {"a": 1, "b": 2}) == ["o has a, not a, b"]
-    assert difference("o", {"a": [1, 0]}, {"a": [1, 2]})[0] == "o[a] differs in 1 of 2 places; the first is [1]"
+    assert difference("o", {"a": [1, 0]}, {"a": [1, 2]})[0] == "o[a] differs in 1 of 2 elements; the first is [1]"

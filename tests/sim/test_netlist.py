@@ -37,7 +37,7 @@ class Unit(wiring.Component):
     def __init__(self):
         self.activation = Activation()
         self.latency = self.activation.latency
-        super().__init__({**self.activation.signature.members, "place": In(9), "other": In(9), "word": In(36),
+        super().__init__({**self.activation.signature.members, "address": In(9), "other": In(9), "word": In(36),
                           "write": In(1)} | {name: Out(36) for name in LATE})
 
     def elaborate(self, platform):
@@ -48,8 +48,8 @@ class Unit(wiring.Component):
             apart = name == "apart"
             m.submodules[name] = held = memory.Memory(shape=36, depth=depth, init=[], attrs=UNCHECKED if apart else {})
             write, read = held.write_port(), held.read_port()
-            allowed = self.place != self.other if apart else 1
-            m.d.comb += [write.addr.eq(self.place), write.data.eq(self.word), write.en.eq(self.write & allowed),
+            allowed = self.address != self.other if apart else 1
+            m.d.comb += [write.addr.eq(self.address), write.data.eq(self.word), write.en.eq(self.write & allowed),
                          read.addr.eq(self.other), getattr(self, name).eq(delay(m, read.data, LATE[name] - 1))]
         low, high = delay(m, self.word[:18], 1), delay(m, self.word[18:], 1)
         m.d.comb += self.product.eq(delay(m, low * high, 1))
@@ -64,11 +64,11 @@ def made() -> dict:
 
 @pytest.fixture(scope="module")
 def given() -> dict[str, np.ndarray]:
-    """Every number, with each operation; places of memories are often equal."""
+    """Every number, with each operation; addresses of memories are often equal."""
     rng = np.random.default_rng(1)
     operations = np.repeat(codes(Stage.ACT), 1 << 16)
     a = np.tile(np.arange(1 << 16, dtype=np.uint16), len(codes(Stage.ACT)))
-    return {"a": a, "op": operations, "place": rng.integers(0, 20, a.size), "other": rng.integers(0, 20, a.size),
+    return {"a": a, "op": operations, "address": rng.integers(0, 20, a.size), "other": rng.integers(0, 20, a.size),
             "word": rng.integers(0, 1 << 36, a.size), "write": rng.integers(0, 2, a.size)}
 
 
@@ -78,11 +78,11 @@ def differing(text: str, given: dict[str, np.ndarray]) -> dict[str, int]:
     differing = {"o": int((found["o"] != stage(Stage.ACT, given["op"], given["a"])).sum())}
     for name, depth in DEPTHS.items():
         held, read = [0] * depth, []
-        for place, other, word, write in zip(
-                *(given[key].tolist() for key in ("place", "other", "word", "write")), strict=True):
+        for address, other, word, write in zip(
+                *(given[key].tolist() for key in ("address", "other", "word", "write")), strict=True):
             read.append(held[other % depth])
-            if write and (name != "apart" or place != other):
-                held[place % depth] = word
+            if write and (name != "apart" or address != other):
+                held[address % depth] = word
         differing[name] = wrong(name, found, read)
     return differing | {"product": wrong("product", found, (given["word"] & 0x3FFFF) * (given["word"] >> 18))}
 

@@ -135,18 +135,18 @@ def test_a_testbench_that_binds_its_names_in_another_form_is_refused(tmp_path, m
     monkeypatch.setattr(units, "ROOM", tmp_path)
     (tmp_path / "paper.py").write_text(f"{line}\n")
     with pytest.raises(ValueError, match=rf"^sim/paper\.py binds {name} in a way that is not read here: write one "):
-        _ = units.Testbench(place="paper").mutants
+        _ = units.Testbench(path="paper").mutants
 
 
 def test_an_assignment_may_have_several_names(tmp_path, monkeypatch):
     monkeypatch.setattr(units, "ROOM", tmp_path)
     (tmp_path / "paper.py").write_text("CONFIGURATIONS = other = ('wide', 'tiny')\n")
-    bench = units.Testbench(place="paper")
+    bench = units.Testbench(path="paper")
     assert (bench.configurations, bench.tested, bench.mutants) == (("wide", "tiny"), ("tiny",), ())
 
 
 def test_counted_conditions_keep_their_signs(tmp_path):
-    """Verilator 5.048 extends the sign of a wrong bit where it puts a function in the place of its call."""
+    """Verilator 5.048 extends the sign of a wrong bit where it puts a function instead of its call."""
     (tmp_path / "top.v").write_text(
         "module top(input [1:0] mode, input signed [5:0] i, output signed [7:0] o);\n  wire [5:0] a;\n"
         "  assign a = mode[1] ? 6'h20 : 6'h00;\n  assign o = i + $signed({1'h0, a});\nendmodule\n")

@@ -16,7 +16,7 @@ PUSH = "v_rd NetQ\nmv_mul 0\nv_wr MvmQ\nend_chain\n"
 WINDOW = ("s_wr Rows, 16\ns_wr Columns, 8\ns_wr WindowVectors, 2\ns_wr WindowX, 2\ns_wr WindowY, 2\n"
           "s_wr WindowStep, 3\ns_wr WindowPitch, 17\ns_wr WindowGroup, 21\nset_iterations 2\ns_wr StrideX, 3\n"
           "s_wr StrideVec, 0\n")
-POOL = "s_wr WindowX, 3\ns_wr WindowY, 2\ns_wr WindowStep, 4\ns_wr WindowPitch, 8\n"  # 17 places
+POOL = "s_wr WindowX, 3\ns_wr WindowY, 2\ns_wr WindowStep, 4\ns_wr WindowPitch, 8\n"  # 17 positions
 POP = "v_rd MvmQ\nv_wr NetQ\nend_chain\n"
 
 

@@ -12,8 +12,8 @@ MACHINES = Path(__file__).resolve().parents[2] / "machines"
 
 def test_rows_belong_to_machines():
     for name, row in recorded().items():
-        place = name if name in PRESETS else str(MACHINES / f"{name}.toml")
-        assert measured_clock(find_config(place)) == row
+        machine = name if name in PRESETS else str(MACHINES / f"{name}.toml")
+        assert measured_clock(find_config(machine)) == row
         assert list(row.mhz) == sorted(row.mhz)
         assert row.mhz[0] <= row.median <= row.mhz[-1]
 

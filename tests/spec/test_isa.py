@@ -74,7 +74,7 @@ def test_every_unit_has_every_operation():
     assert all(opcode(spec.operation, spec.mfu) == op for op, spec in pointwise.items())
     assert {spec.position for spec in pointwise.values()} == set(range(STAGES))
     for op, spec in pointwise.items():
-        assert Counter[spec.place] - Counter.ADD0 == spec.position, "counters are in the order of the stages"
+        assert Counter[spec.stage_name] - Counter.ADD0 == spec.position, "counters are in the order of the stages"
         assert (spec.operand is not None) == (spec.kind is OperandKind.OPERAND)
         if spec.operand:
             assert spec.operand.name.endswith(op.name[-1]), "an operation reads the memory of its own unit"

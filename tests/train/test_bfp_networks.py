@@ -66,7 +66,7 @@ def test_the_quantizer_is_golden(fmt, block):
     for part, wanted in ((x, want), (x[finite], want[finite])):
         whole = part.reshape(1, -1)
         assert np.array_equal(quantize_block(whole, fmt, block).numpy().astype(np.float64), wanted.reshape(1, -1))
-        image = part.t()[None, :, None, :]  # [1, channels, 1, places]
+        image = part.t()[None, :, None, :]  # [1, channels, 1, pixels]
         assert np.array_equal(quantize_block(image, fmt, block)[0, :, 0].numpy().astype(np.float64), wanted.T)
 
 

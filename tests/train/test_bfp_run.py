@@ -170,12 +170,12 @@ def test_processes_train_to_the_bits_of_one(tmp_path):
         write_images(tmp_path, part, pixels, labels)
     words = [str(word) for word in ("train", "mlp", "--arithmetic", "bfp-lazy", "--data", tmp_path, "--epochs", 1)]
 
-    def places(count):
+    def paths(count):
         return ["--checkpoint", str(tmp_path / f"c{count}"), "-o", str(tmp_path / f"model{count}")]
 
     # Batches of 50 and of 27, so that one process has more samples than the other.
-    assert parallel.started(2, ["-m", "concord.nnp.main", *words, *places(2)]) == 0
-    done(*words, *places(1))
+    assert parallel.started(2, ["-m", "concord.nnp.main", *words, *paths(2)]) == 0
+    done(*words, *paths(1))
     assert (tmp_path / "c1" / "checkpoint.safetensors").read_bytes() == (
         tmp_path / "c2" / "checkpoint.safetensors").read_bytes()
 

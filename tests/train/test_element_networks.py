@@ -62,17 +62,17 @@ def test_networks_are_golden_before_and_after_a_step(name, kind):
 @pytest.mark.parametrize("kind", MACHINES)
 @pytest.mark.parametrize("name", ["resnet", "mobilenet"])
 def test_the_golden_machine_has_the_bits_of_the_network(name, kind, tmp_path):
-    place = tmp_path / "own.toml"
-    place.write_text(f'based_on = "vision"\nmultipliers = 0\nacc_frac = 46\n{MACHINES[kind]}')
-    recipe = QuantizationOptions(preset=str(place), arithmetic=NetworkArithmetic.BFP).recipe()
+    path = tmp_path / "own.toml"
+    path.write_text(f'based_on = "vision"\nmultipliers = 0\nacc_frac = 46\n{MACHINES[kind]}')
+    recipe = QuantizationOptions(preset=str(path), arithmetic=NetworkArithmetic.BFP).recipe()
     net, x = made(name, IN_BLOCKS)
     layers, sources = behind_quantizers(net, x, recipe).lower()
     model = networks.model(layers, sources=sources)
     save_model(model, tmp_path / "model.safetensors")
     read = load_model(tmp_path / "model.safetensors")
     weights = [layer for layer in read.layers if hasattr(layer, "mantissas")]
-    assert all(representable(layer.mantissas, find_config(str(place)).weights) for layer in weights)
-    agree(replace(find_config(str(place)), **ROOM), read)
+    assert all(representable(layer.mantissas, find_config(str(path)).weights) for layer in weights)
+    agree(replace(find_config(str(path)), **ROOM), read)
 
 
 def test_gradients_stop_where_weights_clip_and_not_where_they_round():
@@ -142,10 +142,10 @@ def test_a_model_without_float_network_is_refused(tmp_path):
 
 
 def test_a_machine_of_wide_floats_is_refused_by_verilog(tmp_path):
-    place = tmp_path / "floats.toml"
-    place.write_text('based_on = "tiny"\nmultipliers = 0\nacc_frac = 48\n'
+    path = tmp_path / "floats.toml"
+    path.write_text('based_on = "tiny"\nmultipliers = 0\nacc_frac = 48\n'
                      'weights = { bits = 12, symmetric = true, precision = 9 }\n')
-    result = CliRunner().invoke(app, ["verilog", "--preset", str(place), "-o", str(tmp_path / "out")])
+    result = CliRunner().invoke(app, ["verilog", "--preset", str(path), "-o", str(tmp_path / "out")])
     assert result.exit_code == 2
     assert "such a machine runs on the golden model only" in " ".join(result.output.split())
-    assert preset("tiny").digest != find_config(str(place)).digest
+    assert preset("tiny").digest != find_config(str(path)).digest

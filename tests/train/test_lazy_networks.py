@@ -68,7 +68,7 @@ def trained(layers, shape, rule=UpdateRule.LAZY, epochs=2):
     net = build(layers, rule, RATES, seed=1)
     x, labels = rng.random((60, *shape), np.float32), rng.integers(0, 3, 60)
     tensor_fit.fit(net, inputs(x), labels, epochs=epochs, batch_size=20, seed=0)
-    names = {name: f"layer{place}" for place, (name, _) in enumerate(named(layers))}
+    names = {name: f"layer{index}" for index, (name, _) in enumerate(named(layers))}
     names |= {f"0.{index}": f"cell{index}" for index in range(2)} if isinstance(layers[0], Recurrent) else {}
     shape = shape[1:] if isinstance(layers[0], Recurrent) else shape
     return net, Checkpoint(layers=layers, rule=rule, rates=RATES, seed=1, shape=shape, names=names)
@@ -150,7 +150,7 @@ def test_steps_on_sequences_are_goldens(cell):
 
 def test_the_way_to_a_float_network_and_back():
     values = {name: np.random.default_rng(0).normal(size=shape) for name, shape in shapes(LAYERS).items()}
-    names = {name: f"layer{place}" for place, (name, _) in enumerate(named(LAYERS))}
+    names = {name: f"layer{index}" for index, (name, _) in enumerate(named(LAYERS))}
     graph = drawn(LAYERS, (1, 8, 8), values, names)
     assert planned(plan(graph)) == (LAYERS, names)
     real = float_network(LAYERS)

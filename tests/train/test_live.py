@@ -203,11 +203,11 @@ def test_what_cannot_be_is_refused_and_changes_nothing(data, tmp_path):
 
 def test_ranges_that_cannot_follow_a_change_stay(data, tmp_path):
     losses = []
-    for place, changes in (
+    for name, changes in (
         ("plain", ()),
         ("refused", (("weights_factor", 1.0001), ("accumulator", 8), ("weights_factor", None))),
     ):
-        folder = tmp_path / place
+        folder = tmp_path / name
         for number, (what, value) in enumerate(changes, 1):
             give(folder, number, do="set", what=what, value=value)
         trained(data, tmp_path / "model", live(folder))

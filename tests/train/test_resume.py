@@ -45,13 +45,13 @@ def train_lstm(out, **options):
     return recurrent.train_recurrent(out, hidden=(6,), epochs=(3, 3, 3), **options)
 
 
-def stopping(phase: str, place: int):
-    """A progress function that stops training at call number `place` of a phase."""
+def stopping(phase: str, number: int):
+    """A progress function that stops training at call number `number` of a phase."""
     calls = []
 
     def progress(now, step, steps, note):
         calls.extend([now] * (now == phase))
-        if len(calls) == place:
+        if len(calls) == number:
             raise Stopped
 
     return progress
@@ -102,12 +102,12 @@ def run(progress, optimiser=torch.optim.Adam, epochs=4, size=6, **options) -> di
     return {**net.state_dict(), "rate": torch.tensor(chosen.param_groups[0]["lr"], dtype=torch.float64)}
 
 
-@pytest.mark.parametrize("place", range(1, 8))
-def test_every_place_to_stop(place, tmp_path):
+@pytest.mark.parametrize("number", range(1, 8))
+def test_every_call_to_stop(number, tmp_path):
     """Training resumes after a stop in the middle of an epoch, and after one at its end."""
     wanted = run(lambda *call: None)
     with pytest.raises(Stopped):
-        run(Observer(stopping("phase", place), checkpoints=Checkpoints(tmp_path, {})))
+        run(Observer(stopping("phase", number), checkpoints=Checkpoints(tmp_path, {})))
     got = run(Observer(checkpoints=Checkpoints(tmp_path, {})))
     assert wanted.keys() == got.keys()
     assert all(torch.equal(wanted[name], got[name]) for name in wanted)

@@ -16,19 +16,19 @@ class Bench:
 
     def __init__(self, words: int = 8192, seed: int = 0):
         self.trainer = Trainer(TrainerConfig(words=words), np.zeros((8192, 16), np.uint8))
-        self.core, self.place, self.views, self.used = self.trainer.core, 0, 0, 0
+        self.core, self.next, self.views, self.used = self.trainer.core, 0, 0, 0
         self.program: list[int] = []
         self.exponents: dict[int, int] = {}
         self.rng = np.random.default_rng(seed)
 
     def room(self, rows: int, columns: int, planes: int) -> TrainerView:
-        """A view of a matrix that has a place and no numbers yet."""
+        """A view of a matrix that has an address and no numbers yet."""
         blocks, tall = -(-columns // 16), rows + -rows % 16
         view = TrainerView(
-            planes=planes, offset=self.place, plane=blocks * tall, n0=rows, s0=1, blocks=blocks, block=tall
+            planes=planes, offset=self.next, plane=blocks * tall, n0=rows, s0=1, blocks=blocks, block=tall
         )
-        self.place += planes * blocks * tall
-        assert self.place <= len(self.core.chip)
+        self.next += planes * blocks * tall
+        assert self.next <= len(self.core.chip)
         return view
 
     def put(self, matrix: np.ndarray, planes: int) -> TrainerView:

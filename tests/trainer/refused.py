@@ -15,7 +15,7 @@ RECORD = replace(FINE, planes=5, plane=16)
 ODD, WIDE = replace(FINE, offset=5), replace(FINE, offset=16, limit2=4)
 SUMS = TrainerView(space=Space.ACCUMULATORS, planes=6, n0=4, s0=1)
 OUTSIDE = replace(FINE, space=Space.SERVER)
-PLACES = TrainerView(space=Space.SERVER, planes=6, plane=1, blocks=2, block=6, n0=1, s0=12)
+REGIONS = TrainerView(space=Space.SERVER, planes=6, plane=1, blocks=2, block=6, n0=1, s0=12)
 PATCHES = {"to": 0, "source": 1, "patches": 1, "size": 1, "channels": 4}
 
 
@@ -122,7 +122,7 @@ REFUSED = [
         TrainerError.SIZE,
     ),
     ((replace(SUMS, space=Space.SERVER, blocks=2),), TrainerOp.SUM, {"cores": 1}, TrainerError.SIZE),
-    ((PLACES,), TrainerOp.SUM, {"cores": 2}, TrainerError.PEER),
+    ((REGIONS,), TrainerOp.SUM, {"cores": 2}, TrainerError.PEER),
     ((), TrainerOp.LOOP, {"count": 0}, TrainerError.LOOP),
     ((), TrainerOp.END_LOOP, {}, TrainerError.LOOP),
     ((), TrainerOp.REPEAT, {"target": 5}, TrainerError.LOOP),

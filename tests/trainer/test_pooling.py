@@ -21,20 +21,20 @@ class Windows:
         self.size, self.stride = int(rng.integers(1, 5)), int(rng.integers(1, 5))
         samples, channels = int(rng.integers(1, 4)), int(rng.integers(1, 40))
         rows, columns = (self.size + int(rng.integers(0, 8)) for _ in range(2))
-        self.places = [(n - self.size) // self.stride + 1 for n in (rows, columns)]
+        self.positions = [(n - self.size) // self.stride + 1 for n in (rows, columns)]
         values = rng.integers(-4, 4, (samples, channels, rows, columns))  # few, so that many are equal
         self.x = TrainingTensor(values, np.full((1,) * 4, rng.integers(-9, 9)), 8)
-        gradient = rng.integers(-1 << 15, 1 << 15, (samples, channels, *self.places))
+        gradient = rng.integers(-1 << 15, 1 << 15, (samples, channels, *self.positions))
         self.gradient = TrainingTensor(gradient, np.full((1,) * 4, rng.integers(-9, 9)), 16)
         self.x_view, self.g_view = bench.put(to_rows(values), 1), bench.put(to_rows(gradient), 2)
         self.ex, self.eg = (bench.exponent(int(each.exponent.item())) for each in (self.x, self.gradient))
-        self.pixels, self.outputs = (samples, rows, columns), (samples, *self.places)
+        self.pixels, self.outputs = (samples, rows, columns), (samples, *self.positions)
 
     @property
     def seen(self) -> TrainerView:
         """The upper left corners of the windows."""
         view = image(self.x_view, self.pixels)
-        return replace(view, n1=self.places[0], n2=self.places[1], step1=self.stride, step2=self.stride)
+        return replace(view, n1=self.positions[0], n2=self.positions[1], step1=self.stride, step2=self.stride)
 
 
 @pytest.mark.parametrize("relu", [0, 1])
@@ -165,7 +165,7 @@ def test_patches(seed):
         np.pad(raster, ((0, 0), (0, -raster.shape[1] % 16))).reshape(samples * rows, -1, 16).reshape(-1, 16), 1
     )
     seen = tensor_layers.windows(values, (size, size), stride, padding)
-    width, places = -(-columns * channels // 16), seen.shape[2:4]
+    width, positions = -(-columns * channels // 16), seen.shape[2:4]
     pads = {
         "origin1": -padding,
         "origin2": -padding,
@@ -175,9 +175,9 @@ def test_patches(seed):
         "step2": stride,
     }
     source = TrainerView(
-        offset=held.offset, n0=samples, s0=rows * width, n1=places[0], pitch1=width, n2=places[1], **pads
+        offset=held.offset, n0=samples, s0=rows * width, n1=positions[0], pitch1=width, n2=positions[1], **pads
     )
-    to = bench.room(samples * places[0] * places[1], size * size * channels, 1)
+    to = bench.room(samples * positions[0] * positions[1], size * size * channels, 1)
     bench.do(TrainerOp.COPY, to=bench.view(to), source=bench.view(source), patches=1, size=size, channels=channels)
     assert bench.run() == TrainerError.NONE
     wanted = seen.transpose(0, 2, 3, 4, 5, 1).reshape(-1, size * size * channels)

@@ -25,10 +25,10 @@ class Convolution:
             self.size, self.stride, self.padding = (int(rng.integers(low, 4)) for low in (1, 1, 0))
             self.samples, self.inputs, self.outputs = (int(rng.integers(1, top)) for top in (4, 40, 40))
             self.rows, self.columns = (int(rng.integers(1, 20)) for _ in range(2))
-            self.places = [(n + 2 * self.padding - self.size) // self.stride + 1 for n in (self.rows, self.columns)]
+            self.positions = [(n + 2 * self.padding - self.size) // self.stride + 1 for n in (self.rows, self.columns)]
             pixels = self.samples * self.rows * self.columns
             self.output_blocks, self.input_blocks = -(-self.outputs // 16), -(-self.inputs // 16)
-            if min(self.places) >= 1 and pixels <= 256 and self.samples * np.prod(self.places) <= 256:
+            if min(self.positions) >= 1 and pixels <= 256 and self.samples * np.prod(self.positions) <= 256:
                 break
         self.x = TrainingTensor(
             rng.integers(-128, 128, (self.samples, self.inputs, self.rows, self.columns)),
@@ -41,7 +41,7 @@ class Convolution:
             8,
         )
         self.bias = TrainingTensor(rng.integers(-128, 128, self.outputs), np.full(1, rng.integers(-60, 60)), 8)
-        shape = self.samples, self.outputs, *self.places
+        shape = self.samples, self.outputs, *self.positions
         self.gradient = TrainingTensor(
             rng.integers(-1 << 15, 1 << 15, shape), np.full((1,) * 4, rng.integers(-9, 9)), 16
         )
@@ -56,11 +56,11 @@ class Convolution:
 
     @property
     def seen(self) -> TrainerView:
-        """The input as the places of the kernel see it."""
+        """The input as the positions of the kernel see it."""
         view = image(self.x_view, (self.samples, self.rows, self.columns))
         pads = {"origin1": -self.padding, "origin2": -self.padding, "limit1": self.rows, "limit2": self.columns}
         return replace(
-            view, n1=self.places[0], n2=self.places[1], step1=self.stride, step2=self.stride, block=0, **pads
+            view, n1=self.positions[0], n2=self.positions[1], step1=self.stride, step2=self.stride, block=0, **pads
         )
 
     def taps(self, offset: int, block: int, first=(0, 0), step: int = 1) -> TrainerView:
@@ -75,7 +75,7 @@ def test_forward(seed):
     bench = Bench(seed=seed)
     one = Convolution(bench)
     relu, planes = seed % 2, 4 if seed % 3 == 0 else 1
-    y = bench.room(one.samples * int(np.prod(one.places)), one.outputs, planes)
+    y = bench.room(one.samples * int(np.prod(one.positions)), one.outputs, planes)
     a, ey, begin = bench.view(one.seen), bench.exponent(), len(bench.program)
     for block in range(one.output_blocks):
         b = bench.view(one.taps(16 * block, 16 * one.output_blocks))
@@ -138,13 +138,13 @@ def residue(bench: Bench, one: Convolution, y, mask, ey: int, block: int, begin:
         "n2": columns,
         "pitch2": stride,
     }
-    place = begin[0] * one.columns + begin[1]
-    out = bench.view(replace(y, offset=y.offset + block * y.block + place, blocks=1, **part))
+    shift = begin[0] * one.columns + begin[1]
+    out = bench.view(replace(y, offset=y.offset + block * y.block + shift, blocks=1, **part))
     if not n1 * n2:
         bench.do(TrainerOp.COPY, to=out, zeros=1)
         return
-    live = bench.view(replace(mask, offset=mask.offset + block * mask.block + place, **part))
-    gradient = image(one.g_view, (one.samples, *one.places), limit1=one.places[0], limit2=one.places[1])
+    live = bench.view(replace(mask, offset=mask.offset + block * mask.block + shift, **part))
+    gradient = image(one.g_view, (one.samples, *one.positions), limit1=one.positions[0], limit2=one.positions[1])
     a = bench.view(replace(gradient, n1=rows, origin1=origins[0], n2=columns, origin2=origins[1]))
     b = bench.view(one.taps(16 * one.output_blocks * block, 16, tuple(lasts), -stride))
     bench.do(
@@ -198,7 +198,7 @@ def test_gradients_of_weights(seed):
     lsb = exponent_of(sent.weight) - 31
     assert bench.core.exponents[ew].lsb == tensor_layers.unit(one.gradient) + tensor_layers.unit(one.x)
     seen = tensor_layers.windows(one.x.mantissas, (one.size, one.size), one.stride, one.padding)
-    exact = np.einsum("nohw,nchwij->cijo", one.gradient.mantissas, seen[:, :, : one.places[0], : one.places[1]])
+    exact = np.einsum("nohw,nchwij->cijo", one.gradient.mantissas, seen[:, :, : one.positions[0], : one.positions[1]])
     last = exact[16 * (one.input_blocks - 1) :].reshape(-1, held)
     assert (bench.core.accumulators[:held, : len(last)] == 2 * last.T).all()
     assert not bench.core.accumulators[:held, len(last) : 16].any()

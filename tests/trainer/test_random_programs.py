@@ -16,8 +16,8 @@ def _written_once(monkeypatch):
     """Views that write a word twice are errors: which value stays is not defined."""
 
     def checked(words, seen, parts):
-        places = (seen.places + seen.rows()[0]).ravel()
-        assert len(np.unique(places)) == len(places)
+        every = (seen.offsets + seen.rows()[0]).ravel()
+        assert len(np.unique(every)) == len(every)
         write_parts(words, seen, parts)
 
     for module in copying, pooling, product, update:

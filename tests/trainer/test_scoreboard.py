@@ -1,4 +1,4 @@
-"""What the comparison of two trainers finds, with golden in the place of both; and damaged programs."""
+"""What the comparison of two trainers finds, with golden for both; and damaged programs."""
 
 from collections import Counter
 from dataclasses import replace

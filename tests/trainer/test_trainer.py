@@ -121,18 +121,18 @@ class Layer:
     def __init__(self, bench: Bench, weight, bias):
         self.outputs, self.inputs = weight.mantissas.shape
         self.bench, self.parts = bench, (("weight", weight), ("bias", bias))
-        self.places, self.numbers = {}, {}
+        self.copies, self.numbers = {}, {}
         for name, parameters in self.parts:
             matrix = np.atleast_2d(parameters.mantissas)
             rows, blocks = -(-len(matrix) // 16) * 16 if name == "weight" else 1, -(-matrix.shape[1] // 16)
             pair = []
             for _ in range(2):
-                offset, tall = bench.place, rows * blocks + -(rows * blocks) % 16
-                bench.place += 5 * tall
+                offset, tall = bench.next, rows * blocks + -(rows * blocks) % 16
+                bench.next += 5 * tall
                 pair.append(
                     TrainerView(planes=5, plane=tall, offset=offset, n0=blocks, s0=rows, n1=len(matrix), pitch1=1)
                 )
-            self.places[name] = pair
+            self.copies[name] = pair
             self.numbers[name] = [bench.exponent(parameters.exponent), bench.exponent(-126), bench.exponent()]
             residuals = np.atleast_2d(parameters.residuals)
             planes = np.concatenate(
@@ -145,7 +145,7 @@ class Layer:
     def forward(self, x: TrainerView, y: TrainerView, ex: int, ey: int, relu: int):
         """y = weight x + bias."""
         bench, begin = self.bench, len(self.bench.program)
-        weight, bias = self.places["weight"][0], self.places["bias"][0]
+        weight, bias = self.copies["weight"][0], self.copies["bias"][0]
         for block in range(y.blocks):
             b = bench.view(TrainerView(offset=weight.offset + 16 * block, s0=weight.s0))
             views = {
@@ -173,7 +173,7 @@ class Layer:
     def inputs_back(self, g: TrainerView, gx: TrainerView, mask: TrainerView, eg: int, egx: int):
         """The gradient of the inputs, where they are above 0."""
         bench, begin = self.bench, len(self.bench.program)
-        weight = self.places["weight"][0]
+        weight = self.copies["weight"][0]
         for block in range(gx.blocks):
             b = bench.view(TrainerView(offset=weight.offset + block * weight.s0, s0=16))
             views = {
@@ -219,7 +219,7 @@ class Layer:
             a_s0=x.block,
         )
         for name, bias in (("weight", 0), ("bias", 1)):
-            old, new = (bench.view(view) for view in self.places[name])
+            old, new = (bench.view(view) for view in self.copies[name])
             ew, ev, es = self.numbers[name]
             begin = len(bench.program)
             bench.do(TrainerOp.UPDATE, old=old, new=new, bias=bias, ew=ew, ev=ev, eg=es)
@@ -227,13 +227,13 @@ class Layer:
 
     def take(self):
         """Make the new parameters the old ones."""
-        for old, new in self.places.values():
+        for old, new in self.copies.values():
             chip = self.bench.core.chip
             chip[old.offset : old.offset + 5 * old.plane] = chip[new.offset : new.offset + 5 * old.plane]
 
     def found(self, name: str, planes: slice) -> np.ndarray:
         """Numbers of planes of a parameter, as golden has them."""
-        view, (_, parameters) = self.places[name][0], self.parts[name == "bias"]
+        view, (_, parameters) = self.copies[name][0], self.parts[name == "bias"]
         count = planes.stop - planes.start
         rows, columns = np.atleast_2d(parameters.mantissas).shape
         part = replace(
@@ -286,8 +286,8 @@ def test_steps_of_a_perceptron():
         inputs = to_training_tensor(rng.normal(0, 1, (batch, 40)), 8)
         outputs, tape = tensor_network.forward(network, parameters, inputs)
         gradient = to_training_tensor(rng.normal(0, 1, (batch, 10)) + outputs.values / 50, 16)
-        place(bench, x, inputs, ex)
-        place(bench, g, gradient, eg)
+        put_at(bench, x, inputs, ex)
+        put_at(bench, g, gradient, eg)
         begun = time.process_time()
         one.load(forward)
         assert one.run() == TrainerError.NONE
@@ -309,7 +309,7 @@ def test_steps_of_a_perceptron():
     assert seconds < 6, "a step takes more than a second"
 
 
-def place(bench: Bench, view: TrainerView, tensor: TrainingTensor, number: int):
+def put_at(bench: Bench, view: TrainerView, tensor: TrainingTensor, number: int):
     """Put a tensor where a program expects it."""
     held = Bench(seed=0)
     found = held.put(tensor.mantissas, view.planes)

@@ -69,11 +69,11 @@ def test_a_reset_at_any_time_leaves_a_core_that_works():
     other.close()
 
 
-def test_an_instruction_that_waits_for_a_place_waits_for_the_last_one_in_flight():
-    """Seven stores and a load are in flight when a copy of what is loaded comes: there is no place for it."""
+def test_an_instruction_that_waits_for_a_slot_waits_for_the_last_one_in_flight():
+    """Seven stores and a load are in flight when a copy of what is loaded comes: there is no slot for it."""
     stores, program = range(7), []
-    places = [*((Space.SERVER, k) for k in stores), (Space.CHIP, 0), (Space.SERVER, 100), (Space.CHIP, 16)]
-    for number, (space, offset) in enumerate([*places, (Space.CHIP, 32), (Space.SERVER, 200)]):
+    offsets = [*((Space.SERVER, k) for k in stores), (Space.CHIP, 0), (Space.SERVER, 100), (Space.CHIP, 16)]
+    for number, (space, offset) in enumerate([*offsets, (Space.CHIP, 32), (Space.SERVER, 200)]):
         program += TrainerView(space=space, offset=offset, n0=1, n1=1, n2=1, blocks=1).tensor(number).words
     for to, source in [*((k, 7) for k in stores), (9, 8), (10, 9), (11, 10)]:
         program += instruction(TrainerOp.COPY, to=to, source=source).words

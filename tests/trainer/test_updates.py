@@ -33,7 +33,7 @@ STARTS = {"zeros": (0, 0, 0), "small": (3, 1 << 14, 9), "any": (128, 1 << 14, 1 
 
 
 def stepping(bench: Bench, rates: Rates, start: str, bias: int = 0, cores: int = 0):
-    """A bench whose program makes one step of a parameter, and the old and the new place of it."""
+    """A bench whose program makes one step of a parameter, and the old and the new copy of it."""
     rng = bench.rng
     tall = 32
     old = TrainerView(planes=5, plane=tall, n0=ROWS // (8 if bias else 1), s0=1)

@@ -135,8 +135,8 @@ class _Drawn:
 
     def branch(self, layers, prefix: str, source: str) -> str:
         """Draw layers that read a result, and return the name of theirs."""
-        for place, layer in enumerate(layers):
-            name = f"{prefix}{place}"
+        for index, layer in enumerate(layers):
+            name = f"{prefix}{index}"
             if isinstance(layer, Dense) and self.image:
                 source, self.image = self._add(self._free(f"{name}.flat"), Flatten(), source), False
             if isinstance(layer, Recurrent):

@@ -1,7 +1,7 @@
 """Exact sums over products by the CPU's 8-bit integer kernels, which are several times faster than float32 ones.
 
 A kernel multiplies unsigned bytes by signed ones into 32 bits. A gradient of more than 8 bits goes in *digits*, signed
-bytes d with g = d0 + 256 * d1 + ..: with 128 added at the place of every digit but the last, the bytes of g are those
+bytes d with g = d0 + 256 * d1 + ..: with 128 added at every digit but the last, the bytes of g are those
 digits, each 128 too high but the last. The kernels are oneDNN's, as torch's quantisation uses them; `available` says
 whether they are exact on this machine, since those of old CPUs saturate in 16 bits.
 """
@@ -56,7 +56,7 @@ class Digits:
 
     Attributes:
         values:  The gradient as integers.
-        shifted: The gradient as int16, int32 or int64, with 128 added at the place of every digit but the last.
+        shifted: The gradient as int16, int32 or int64, with 128 added at every digit but the last.
     """
 
     values: torch.Tensor
@@ -69,22 +69,22 @@ class Digits:
 
     def rows(self, part: slice) -> torch.Tensor:
         """int8[pixels, outputs * count]: digits of some samples. Those of an output lie together, low ones first."""
-        whole = self.shifted[part] ^ _places(self.count)
+        whole = self.shifted[part] ^ _offset(self.count)
         whole = whole.permute(0, 2, 3, 1).contiguous() if whole.ndim == 4 else whole.contiguous()
         return whole.view(torch.int8).reshape(-1, whole.shape[-1] * self.count)
 
 
-def _places(count: int) -> int:
-    """The number that has 128 at the place of every digit but the last."""
-    return sum(ZERO << 8 * place for place in range(count - 1))
+def _offset(count: int) -> int:
+    """The number that has 128 at every digit but the last."""
+    return sum(ZERO << 8 * digit for digit in range(count - 1))
 
 
 class Integer8(Floating):
     """8-bit kernels where they are exact. `Floating` computes all other products."""
 
     def prepare(self, g, top):
-        dtype = next(t for t in (torch.int16, torch.int32, torch.int64) if top + _places(t.itemsize) < _limit(t))
-        shifted = g.to(dtype) + _places(dtype.itemsize)
+        dtype = next(t for t in (torch.int16, torch.int32, torch.int64) if top + _offset(t.itemsize) < _limit(t))
+        shifted = g.to(dtype) + _offset(dtype.itemsize)
         return Digits(g, shifted.contiguous(memory_format=torch.channels_last) if g.ndim == 4 else shifted)
 
     def convolve(self, x, w, bias, stride, padding):
@@ -134,7 +134,7 @@ class Integer8(Floating):
         if float(w.abs().sum(0).max()) >= LARGEST_ROW or g.count > 2:
             return super().dense_input(g.values, w)
         digits = g.rows(slice(None)).view(*g.values.shape, 2)
-        low, high = (torch._int_mm(digits[..., place].contiguous(), w.to(torch.int8)) for place in (0, 1))
+        low, high = (torch._int_mm(digits[..., digit].contiguous(), w.to(torch.int8)) for digit in (0, 1))
         return low.add_(high, alpha=256)
 
     def dense_weight(self, g, x):
@@ -182,4 +182,4 @@ def _products(rows: torch.Tensor, columns: list[torch.Tensor], count: int) -> to
     """int64: g[pixels, outputs].T @ columns, all of them side by side, from the digits of g."""
     sums = torch.cat([torch._int_mm(rows.T, column) for column in columns], 1).long()
     digits = sums.view(-1, count, sums.shape[1])
-    return sum(digits[:, place] << 8 * place for place in range(count))
+    return sum(digits[:, digit] << 8 * digit for digit in range(count))

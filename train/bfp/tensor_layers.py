@@ -87,7 +87,7 @@ def _rounded(values: torch.Tensor, shift: int) -> torch.Tensor:
     return torch.trunc(values * 2.0**-shift + torch.copysign(torch.full_like(values, 0.5), values))
 
 
-def _places(outputs, size: int, stride: int):
+def _pixels(outputs, size: int, stride: int):
     """For each element of a window, row by row: the slices of an image with that element of all windows."""
     across = [slice(None), slice(None)]
     for i in range(size):
@@ -107,8 +107,8 @@ class MaxPool:
         self.x = self.y = None
 
     def forward(self, x: ExactTensor) -> ExactTensor:
-        places = _places(_outputs(x.shape, self.size, self.stride), self.size, self.stride)
-        largest = reduce(torch.maximum, (x.values[place] for place in places))
+        pixels = _pixels(_outputs(x.shape, self.size, self.stride), self.size, self.stride)
+        largest = reduce(torch.maximum, (x.values[pixel] for pixel in pixels))
         self.x, self.y = x.values, largest
         return ExactTensor(largest, x.lsb, x.bits, x.left_shift)
 
@@ -116,14 +116,14 @@ class MaxPool:
         overlap = self.stride < self.size
         total = torch.zeros_like(self.x, dtype=torch.float64 if overlap else gradient.values.dtype)
         free = torch.ones_like(self.y, dtype=torch.bool)
-        for place in _places(self.y.shape[2:], self.size, self.stride):
-            chosen = (self.x[place] == self.y).logical_and_(free)
+        for pixel in _pixels(self.y.shape[2:], self.size, self.stride):
+            chosen = (self.x[pixel] == self.y).logical_and_(free)
             free ^= chosen
             part = gradient.values * chosen
             if overlap:
-                total[place] += part
+                total[pixel] += part
             else:
-                total[place] = part
+                total[pixel] = part
         self.x = self.y = None
         if overlap:
             return requantize(ExactTensor(total, gradient.lsb, 0, gradient.left_shift), Width.GRADIENT, self.group)
@@ -139,14 +139,14 @@ class AveragePool:
 
     def forward(self, x: ExactTensor) -> ExactTensor:
         self.shape = x.shape
-        places = _places(_outputs(x.shape, self.size, self.stride), self.size, self.stride)
-        total = sum(x.values[place].double() for place in places)
+        pixels = _pixels(_outputs(x.shape, self.size, self.stride), self.size, self.stride)
+        total = sum(x.values[pixel].double() for pixel in pixels)
         return self._mean(total, x, Width.ACTIVATION)
 
     def backward(self, gradient: ExactTensor) -> ExactTensor:
         total = gradient.values.new_zeros(self.shape, dtype=torch.float64)
-        for place in _places(gradient.shape[2:], self.size, self.stride):
-            total[place] += gradient.values
+        for pixel in _pixels(gradient.shape[2:], self.size, self.stride):
+            total[pixel] += gradient.values
         return self._mean(total, gradient, Width.GRADIENT)
 
     def _mean(self, total: torch.Tensor, of: ExactTensor, bits: int) -> ExactTensor:
@@ -212,11 +212,11 @@ def forward(layers: list, x: ExactTensor) -> ExactTensor:
 def build(layers, parameters: dict, kernels, group=Alone, prefix: str = "", wanted: bool = False) -> list:
     """Layers as golden describes them. Arguments are those of `ProductLayer`."""
     made = []
-    for place, layer in enumerate(layers):
-        name = f"{prefix}{place}"
+    for index, layer in enumerate(layers):
+        name = f"{prefix}{index}"
         match layer:
             case tensor_network.Conv() | tensor_network.Dense():
-                made.append(ProductLayer(layer, name, parameters, kernels, group, wanted or place > 0))
+                made.append(ProductLayer(layer, name, parameters, kernels, group, wanted or index > 0))
             case tensor_network.Recurrent():
                 made.append(Recurrent(layer, name, parameters, group))
             case tensor_network.MaxPool():
@@ -227,7 +227,7 @@ def build(layers, parameters: dict, kernels, group=Alone, prefix: str = "", want
                 made.append(Relu())
             case tensor_network.Residual():
                 branches = (
-                    build(branch, parameters, kernels, group, f"{name}.{side}.", wanted or place > 0)
+                    build(branch, parameters, kernels, group, f"{name}.{side}.", wanted or index > 0)
                     for side, branch in (("body", layer.body), ("shortcut", layer.shortcut)))
                 made.append(Residual(*branches, group))
     return made

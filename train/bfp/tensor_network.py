@@ -109,8 +109,8 @@ def network(layers, rule: UpdateRule, rates: Rates, *, seed: int = 0, values: di
         device: Device of the parameters.
     """
     values = initial_values(layers, seed) if values is None else values
-    made = {name: parameter(rule, value, rates, seed + place, device)
-            for place, (name, value) in enumerate(values.items())}
+    made = {name: parameter(rule, value, rates, seed + index, device)
+            for index, (name, value) in enumerate(values.items())}
     return TensorNetwork(layers, made, group, device=device)
 
 

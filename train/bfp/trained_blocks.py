@@ -102,9 +102,9 @@ def layers_of(net: TensorNetwork, state: Checkpoint, formats: BlockFormats
     """
     kept = {name: parameter.golden() for name, parameter in net.parameters.items()}
     graph = drawn(state.layers, state.shape, {name: one.values for name, one in kept.items()}, state.names)
-    places = {}
+    parameters = {}
     for name, layer in named(state.layers):
         for part in layer.shapes:
             index, _, inner = part.partition(".") if isinstance(layer, Recurrent) else ("", "", part)
-            places[state.names[f"{name}.{index}" if index else name], inner] = kept[f"{name}.{part}"]
-    return trained_layers(graph, places, formats)
+            parameters[state.names[f"{name}.{index}" if index else name], inner] = kept[f"{name}.{part}"]
+    return trained_layers(graph, parameters, formats)

@@ -84,8 +84,8 @@ def _packed(state: TrainingState) -> tuple[dict, dict[str, torch.Tensor]]:
     values = {}
     for index, kept in optimiser["state"].items():
         for key, value in kept.items():
-            place = tensors if isinstance(value, torch.Tensor) else values
-            place[f"optimiser:{index}:{key}"] = value
+            target = tensors if isinstance(value, torch.Tensor) else values
+            target[f"optimiser:{index}:{key}"] = value
     tensors |= {f"random:{name}": made.get_state() for name, made in state.generators.items()}
     tensors[f"random:{GLOBAL}"] = torch.get_rng_state()
     return {"groups": optimiser["param_groups"], "values": values, "schedule": state.schedule.state_dict(),

@@ -1,4 +1,4 @@
-"""Training data: the places from which they come, and what to do if they are missing."""
+"""Training data: the sources from which they come, and what to do if they are missing."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -95,7 +95,7 @@ class Log(Protocol):
 
 
 class CheckpointStore(Protocol):
-    """A place where the state of each phase is kept, so that training can go on from it."""
+    """Where the state of each phase is kept, so that training can go on from it."""
 
     def load(self, phase: str, state: TrainingState) -> list[EpochRecord]:
         """Restore the state of a phase, and return the epochs after it; an empty list if nothing is kept."""
@@ -110,7 +110,7 @@ class Observer:
     Args:
         progress:    Function that shows steps.
         log:         Log of epochs, or None.
-        checkpoints: Place where phases are kept, or None.
+        checkpoints: Where phases are kept, or None.
 
     Attributes:
         stopped: Whether training ends before its last epoch: no step begins any more.

@@ -108,7 +108,7 @@ def binary16(x):
 
 
 def plain(x):
-    """The values as float32: it takes the place of `binary16` where training is in real numbers."""
+    """The values as float32: it replaces `binary16` where training is in real numbers."""
     return x.float()
 
 

@@ -24,7 +24,7 @@ class SteeredObserver(Observer):
     Args:
         progress:    Function that shows steps.
         log:         Log of epochs, or None.
-        checkpoints: Place where phases are kept, or None.
+        checkpoints: Where phases are kept, or None.
         changes:     Changes in the order of their steps.
 
     Attributes:

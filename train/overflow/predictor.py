@@ -50,7 +50,7 @@ class Predictor:
         products: Products of each layer, by the name of the layer.
         factors:  Factors of the ranges of each product, by its name.
         rounds:   Number of changes of each product, by its name.
-        own:      Steps of products that have their own, by name, in place of `steps`.
+        own:      Steps of products that have their own, by name, instead of `steps`.
         fixed:    Names of products whose ranges stay as they are, whatever overflows.
         stuck:    Called during training with the error where ranges cannot follow. It changes settings, after which the
             predictor tries again, or raises an error.

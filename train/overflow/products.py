@@ -207,7 +207,7 @@ class GatesProduct(RangedProduct):
     def __init__(self, name: str, layer: Directions, index: int, matrix: int, gates: tuple[str, ...], *, tied: bool):
         self.layer, self.index, self.key, self.tied = layer, index, (matrix, gates), tied
         self.part: QuantizedRecurrent = layer.parts[index]
-        self.places = [self.part.cell.index(gate) for gate in gates]
+        self.indices = [self.part.cell.index(gate) for gate in gates]
         words = "input" if matrix == 0 else "recurrent"
         if len(gates) < len(self.part.cell.gates):
             words += f" {' '.join(gates)}"
@@ -219,7 +219,7 @@ class GatesProduct(RangedProduct):
 
     @property
     def steps(self):
-        return self.part.steps[self.key[0], self.places]
+        return self.part.steps[self.key[0], self.indices]
 
     @property
     def ranges(self):
@@ -228,7 +228,7 @@ class GatesProduct(RangedProduct):
 
     def integers(self):
         with torch.no_grad():
-            return self.part.integers()[self.key[0]][self.places].flatten(0, 1).numpy().astype(np.int64)[None]
+            return self.part.integers()[self.key[0]][self.indices].flatten(0, 1).numpy().astype(np.int64)[None]
 
     def codes(self, x, lengths):
         with torch.no_grad():
@@ -243,31 +243,31 @@ class GatesProduct(RangedProduct):
         matrix, part = self.key[0], self.part
         # The first range of the codes contains every h, and it is the smallest one.
         first = (part.found.inputs, part.found.hidden)[matrix].step
-        return ShrinkRoom(parameters=np.ones(len(self.places)) if self.tied else self.used(),
+        return ShrinkRoom(parameters=np.ones(len(self.indices)) if self.tied else self.used(),
                           inputs=first / part.code_steps[matrix].item(), lowered=False)
 
     @property
     def highest(self) -> np.ndarray:
         """float64[gates], the largest magnitude of an integer of each gate."""
         affines = self.part.found.affines[self.key[0]]
-        return np.array([max(map(abs, affines[place].ends)) for place in self.places], np.float64)
+        return np.array([max(map(abs, affines[index].ends)) for index in self.indices], np.float64)
 
     def used(self):
         with torch.no_grad():
-            return self.part.matrices[self.key[0]][self.places].abs().amax((1, 2)).double().numpy() / self.highest
+            return self.part.matrices[self.key[0]][self.indices].abs().amax((1, 2)).double().numpy() / self.highest
 
     def clip(self, shares):
         with torch.no_grad():
             weights = self.part.matrices[self.key[0]]
             limit = torch.from_numpy(shares * self.highest).float()[:, None, None]
-            weights[self.places] = weights[self.places].clamp(-limit, limit)
+            weights[self.indices] = weights[self.indices].clamp(-limit, limit)
 
     def enlarge(self, parameters, inputs):
         matrix, factor = self.key[0], torch.from_numpy(np.asarray(parameters, np.float64))
         with torch.no_grad():
             for one in range(2) if self.tied else (matrix,):
-                self.part.steps[one, self.places] *= factor
-                self.part.matrices[one][self.places] /= factor.float()[:, None, None]
+                self.part.steps[one, self.indices] *= factor
+                self.part.matrices[one][self.indices] /= factor.float()[:, None, None]
             self.part.code_steps[matrix] *= inputs
 
     def follow(self, factors):

@@ -101,11 +101,11 @@ class BlockLayer(nn.Module):
         return self._patches(x) if self.patch else x
 
     def _patches(self, x):
-        """Patches of the input, [samples, rows of a window * columns of a window * channels, *places]."""
+        """Patches of the input, [samples, rows of a window * columns of a window * channels, *positions]."""
         window = self.geometry.window
-        places, padded = window.counts(*x.shape[2:]), functional.pad(x, self.geometry.around)
+        positions, padded = window.counts(*x.shape[2:]), functional.pad(x, self.geometry.around)
         found = functional.unfold(padded, window.size, window.dilation, stride=window.stride)
-        return found.unflatten(1, (x.shape[1], -1)).transpose(1, 2).flatten(1, 2).unflatten(2, places)
+        return found.unflatten(1, (x.shape[1], -1)).transpose(1, 2).flatten(1, 2).unflatten(2, positions)
 
     def _weights(self):
         """The quantised weights: float32 in their own shape, or [outputs, columns, 1, 1] for blocks along a patch."""
@@ -115,10 +115,10 @@ class BlockLayer(nn.Module):
         if self.geometry.dense or self.geometry.groups == 1:
             return self._blocks(weights, self.weights_format)
         columns = self.columns.expand_as(weights)
-        placed = weights.new_zeros(len(weights), weights.shape[1] * self.geometry.groups, *weights.shape[2:])
+        whole = weights.new_zeros(len(weights), weights.shape[1] * self.geometry.groups, *weights.shape[2:])
         # A weight that is alone in its block is always the largest: if its gradient stopped there, it would stay there.
-        placed = self._blocks(placed.scatter(1, columns, weights), self.weights_format, False)
-        return placed.gather(1, columns)
+        whole = self._blocks(whole.scatter(1, columns, weights), self.weights_format, False)
+        return whole.gather(1, columns)
 
     def _product(self, x, weights, constant):
         if self.patch:

@@ -172,7 +172,7 @@ class BlocksFunction(Function):
     def forward(ctx, x, fmt, block, axis, stops=True):
         y, scale = _quantized(_cut(x, block, axis), fmt, axis + 1)
         ctx.save_for_backward(x, scale)
-        ctx.ends, ctx.place, ctx.stops = _ends(fmt), (block, axis), stops
+        ctx.ends, ctx.cut, ctx.stops = _ends(fmt), (block, axis), stops
         return _whole(y, x, axis)
 
     @staticmethod
@@ -180,5 +180,5 @@ class BlocksFunction(Function):
         if not ctx.stops:
             return gradient, None, None, None, None
         x, scale = ctx.saved_tensors
-        mantissas = _whole(_cut(x, *ctx.place) * scale, x, ctx.place[1])
+        mantissas = _whole(_cut(x, *ctx.cut) * scale, x, ctx.cut[1])
         return passed(gradient, mantissas, *ctx.ends), None, None, None, None

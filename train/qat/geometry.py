@@ -67,7 +67,7 @@ class Geometry:
         return x, self.even
 
     def patches(self, x, border: float):
-        """The patch of the input at each place of a convolution, [groups, samples * places, columns]."""
+        """The patch of the input at each position of a convolution, [groups, samples * positions, columns]."""
         padded = functional.pad(x, self.around, value=border)
         seen = functional.unfold(padded, self.shape[2:], self.window.dilation, stride=self.window.stride)
         return seen.unflatten(1, (self.groups, -1)).permute(1, 0, 3, 2).flatten(1, 2)

@@ -228,8 +228,8 @@ class QuantizedLayer(nn.Module):
             inputs=replace(rows.inputs, step=float(self.inputs.step), offset=float(self.inputs.offset)))
 
     def patches(self, x: torch.Tensor) -> torch.Tensor:
-        """Unsigned codes float32[groups, samples * places, columns] that rows multiply in the machine, for an input of
-        `forward`. The codes of the padding are among them."""
+        """Unsigned codes float32[groups, samples * positions, columns] that rows multiply in the machine, for an input
+        of `forward`. The codes of the padding are among them."""
         if self.geometry.dense:
             return self._codes(x.flatten(1))[None]
         return self.geometry.patches(self._codes(x), self._border())

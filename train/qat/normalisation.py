@@ -40,7 +40,7 @@ class Normalisation(nn.Module):
 
     @property
     def gain(self) -> torch.Tensor:
-        """float64[rows], which takes the place of the gain of a layer without normalisation."""
+        """float64[rows], which replaces the gain of a layer without normalisation."""
         return self.start * (1 + self.change.double())
 
     def _deviation(self):

@@ -12,7 +12,7 @@ from torch import nn
 
 
 def unrounded(y: torch.Tensor, gate: str) -> torch.Tensor:
-    """In place of the quantiser of the outputs of gates."""
+    """Instead of the quantiser of the outputs of gates."""
     return y
 
 

@@ -243,9 +243,9 @@ def float_classifier(layers: tuple[tensor_network.Layer, ...], values: dict[str,
     net = FloatClassifier(first.inputs, first.hidden, head.outputs, first.cell)
     state = {f"head.{part}": values[f"1.{part}"] for part in ("weight", "bias")}
     for index in range(len(first.hidden)):
-        place = f"layers.{index}.parts.0"
+        prefix = f"layers.{index}.parts.0"
         for name, part in (("input_weights", "input"), ("recurrent_weights", "recurrent"), ("bias", "bias")):
-            state[f"{place}.{name}"] = np.stack([values[f"0.{index}.{gate.name}.{part}"] for gate in first.cell.gates])
-        state |= {f"{place}.vectors.{name}": values[f"0.{index}.{name}"] for name in first.cell.vectors}
+            state[f"{prefix}.{name}"] = np.stack([values[f"0.{index}.{gate.name}.{part}"] for gate in first.cell.gates])
+        state |= {f"{prefix}.vectors.{name}": values[f"0.{index}.{name}"] for name in first.cell.vectors}
     net.load_state_dict(net.state_dict() | {name: torch.from_numpy(value).float() for name, value in state.items()})
     return net

@@ -23,13 +23,13 @@ from concord.spec.trainer.views import TrainerView
 
 
 def _summed(core: TrainerCore, i: TrainerInstruction, number: int) -> list[tuple[str, dict]]:
-    """The jobs of a `sum`: the rows go to the place of the core, and those of other members are added."""
-    places, mine = shares(core, i), (i["cores"] & (1 << number) - 1).bit_count()
-    view = places[0].view
+    """The jobs of a `sum`: the rows go to the region of the core, and those of other members are added."""
+    regions, mine = shares(core, i), (i["cores"] & (1 << number) - 1).bit_count()
+    view = regions[0].view
     rows = TrainerView(space=Space.ACCUMULATORS, planes=SUM_PLANES, blocks=2, offset=i["acc"], n1=view.n1, n2=view.n2)
     seen = Seen(replace(rows, pitch1=view.n2, pitch2=1), 0)
-    others = [places[k] for k in range(len(places)) if k != mine]
-    return [between(places[mine], seen, add=0), *(between(seen, place, add=1) for place in others)]
+    others = [regions[k] for k in range(len(regions)) if k != mine]
+    return [between(regions[mine], seen, add=0), *(between(seen, region, add=1) for region in others)]
 
 
 _JOBS = {
@@ -72,9 +72,9 @@ class Flight:
     def conflicts(self, other: "Flight") -> bool:
         """Whether one writes what the other one reads or writes."""
         return any(
-            space == place and (writes or written) and range(max(one.start, two.start), min(one.stop, two.stop))
+            space == other_space and (writes or written) and range(max(one.start, two.start), min(one.stop, two.stop))
             for space, one, writes in self.reach
-            for place, two, written in other.reach
+            for other_space, two, written in other.reach
         )
 
 
@@ -175,7 +175,7 @@ class ObservedTrainer(Trainer):
 def _words(core: TrainerCore, seen: Seen) -> dict[int, bytes]:
     """The words of exponents that a view sees, by number; those that are not there are left out."""
     rows, inside = seen.rows()
-    numbers = {int(word) for word in (seen.places + rows[inside]).ravel()} if inside.any() else set()
+    numbers = {int(word) for word in (seen.offsets + rows[inside]).ravel()} if inside.any() else set()
     every = [exponent.now - E_MIN for exponent in core.exponents]
     words = len(every) // LANES
     return {word: bytes(every[LANES * word : LANES * (word + 1)]) for word in numbers if 0 <= word < words}
