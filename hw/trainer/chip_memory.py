@@ -72,7 +72,7 @@ class ChipMemory(wiring.Component):
         port was served, and with what.
         """
         granted: list = [None] * len(ports)
-        for path in set(paths):
+        for path in sorted(set(paths)):
             mine = [k for k, each in enumerate(paths) if each == path]
             for k, grant in zip(mine, first(m, [ports[k].valid for k in mine]), strict=True):
                 granted[k] = grant
