@@ -182,7 +182,7 @@ def _first(error: ValueError) -> str:
     return " ".join(str(error).splitlines()[:2])
 
 
-def _larger(models: Mapping[str, Model], place: str) -> str:
+def _larger(models: dict[str, Model], place: str) -> str:
     """Advice on a machine that would take a network, of which there are models for some presets; "" without a place."""
     if not place:
         return ""
