@@ -9,7 +9,8 @@ import numpy as np
 from concord.datasets.arrays import read_numbers
 from concord.datasets.dataset import SHIPPED
 from concord.datasets.description import ORIGIN
-from concord.datasets.fitting import Interface, arranged, fitted
+from concord.datasets.fitting import arranged, fitted
+from concord.datasets.interface import Interface
 from concord.datasets.measures import remark, scored
 from concord.datasets.read import digest, read_data
 from concord.datasets.samples import NO_DATA, DataSet, Samples, Task, sample_range

@@ -111,7 +111,8 @@ def model_of(made: Kept, name: str, data: DataSet | None, command: str) -> Model
     outputs, figures = made.layers[-1].outputs, {}
     fields: dict[str, Any] = {
         "name": name, "layers": made.layers, "sources": made.sources, "task": task,
-        "data": NO_DATA if data is None or test is None else data.name, "description": "" if data is None else data.description,
+        "data": NO_DATA if data is None or test is None else data.name,
+        "description": "" if data is None else data.description,
         "preprocessing": "numbers as the description of the data says, each rounded to binary16",
         "classes": _classes(data, task, outputs), "axes": made.network.input_axes}
     predictions = np.zeros(0, np.uint8)

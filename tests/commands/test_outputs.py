@@ -11,8 +11,8 @@ import pytest
 pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 from concord.campaigns.makers.onnx_graphs import OnnxGraph, written
-from concord.frontends.onnx.read import read
 from concord.datasets.samples import Samples
+from concord.frontends.onnx.read import read
 from concord.lib.several import check
 from concord.net.ops.reshape import Concatenation
 from concord.tests.command_line import done, refused
