@@ -1,6 +1,6 @@
 """The instruction set: the one definition that assembler, golden machine, decoder and documents read."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum, IntEnum, unique
 from itertools import product
@@ -308,6 +308,18 @@ def decode(word: int) -> Instruction | None:
     if any(value for name, value in fields.items() if name not in taken):
         return None
     return Instruction(**(fields | {"op": Op(fields["op"])}))
+
+
+def decoded(words: Iterable[int]) -> Iterator[Instruction]:
+    """The instructions of a program.
+
+    Raises:
+        ValueError: a word is ILLEGAL in every configuration.
+    """
+    for word in words:
+        if (instruction := decode(word)) is None:
+            raise ValueError(f"{word:#018x} is the word of no instruction; compile again")
+        yield instruction
 
 
 def out_scale(value: int) -> int:
