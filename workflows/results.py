@@ -3,7 +3,7 @@
 import csv
 import io
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -102,7 +102,7 @@ def summary(results: np.ndarray, samples: Samples, task: Task = Task.CLASSIFICAT
     return f"{described(found)} of {len(results)} samples"
 
 
-def described(measures: dict[str, float]) -> str:
+def described(measures: Mapping[str, float]) -> str:
     """Measures by name, as text."""
     return ", ".join(f"{name} {text(name, value)}" for name, value in measures.items())
 
