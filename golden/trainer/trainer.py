@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from concord.golden.lazy.lazy_update import Counts
 from concord.golden.lazy.tensor_layers import whole
-from concord.golden.lib.words import Words
+from concord.golden.lib.memory_words import MemoryWords
 from concord.golden.trainer.copying import copy, exchanged, shares
 from concord.golden.trainer.core import RefusedInstruction, TrainerCore, refuse
 from concord.golden.trainer.pooling import add, pool, pool_back
@@ -74,7 +74,7 @@ class Trainer:
         repeats: How often `repeat` went back, in all programs.
     """
 
-    def __init__(self, config: TrainerConfig, server: Words, number: int = 0):
+    def __init__(self, config: TrainerConfig, server: MemoryWords, number: int = 0):
         self.config, self.core, self.number = config, TrainerCore(config=config, server=server), number
         self._program: list[int] = []
         self._decoded: dict[int, TrainerInstruction] = {}
@@ -83,7 +83,7 @@ class Trainer:
         self._forget()
 
     @property
-    def server(self) -> Words:
+    def server(self) -> MemoryWords:
         """Server memory."""
         return self.core.server
 

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 import numpy as np
 
 
-class Words(Protocol):
+class MemoryWords(Protocol):
     """Words [n, numbers of a word]: an array, or what is indexed as one is and has its length."""
 
     def __len__(self) -> int: ...
