@@ -131,7 +131,7 @@ def read(network: Held, source: InputSource) -> Inputs:
                   notes=data.notes if data else notes)
 
 
-def read_or_draw(network: Firmware, source: InputSource) -> Inputs:
+def read_or_draw(network: Firmware | Cascade, source: InputSource) -> Inputs:
     """The inputs that a source chooses, or random ones if it names no place and the network has no shipped test set.
 
     Random inputs are normally distributed, with 5 time steps where any number is right.
