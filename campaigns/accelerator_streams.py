@@ -52,6 +52,7 @@ def streams(accelerator: Accelerator, rng: np.random.Generator) -> CommandList:
     """A list that gives every core its program and an image."""
     image, commands = bytearray(BYTES), []
     for core, config in enumerate(accelerator.cores):
+        assert isinstance(config, Config)  # no core of this campaign trains
         text, sent = program(config)
         load, at = program_message(config, text), BLOCK * (core + 1)
         words = rng.integers(0x3C00, size=(NUMBERS // config.mfu_lanes, config.mfu_lanes)).astype(np.uint16)

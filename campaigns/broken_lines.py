@@ -44,7 +44,7 @@ class Mutant:
 def mutants_of(bench: Testbench) -> list[Mutant]:
     """The mutants that a testbench lists."""
     config = DEFAULT if DEFAULT in bench.configurations else next(iter(bench.configurations), "")
-    return [Mutant(unit=bench.name, **{"file": f"hw/{bench.path}.py", "config": config} | record)
+    return [Mutant(unit=bench.name, **{"file": f"hw/{bench.path}.py", "config": config, **record})
             for record in bench.mutants]
 
 

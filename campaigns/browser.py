@@ -21,7 +21,7 @@ from concord.lib.tensor_file import read
 from concord.net.model_file import KIND
 from concord.tests.own_digits import written
 from concord.train.live.changes import DATABASE
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, ViewportSize, expect, sync_playwright
 
 ROOT = Path(__file__).resolve().parents[1]
 SHOTS = ROOT / "build" / "browser"
@@ -29,7 +29,7 @@ AXE = ROOT / "tests" / "dashboard" / "vendor" / "axe.min.js"
 #: Milliseconds after which nothing is waited for any more, however busy the computer is.
 PATIENCE = 120_000
 #: Sizes of the windows in pixels: of a projector and of a phone.
-WIDE, PHONE = {"width": 1360, "height": 900}, {"width": 390, "height": 844}
+WIDE, PHONE = ViewportSize(width=1360, height=900), ViewportSize(width=390, height=844)
 
 
 class BrowserWindow:
@@ -46,8 +46,12 @@ class BrowserWindow:
         self.page.set_default_timeout(PATIENCE)
         self.page.on("request", lambda request: self._asked(request.url))
         self.page.on("pageerror", lambda error: self.wrong.append(f"script: {error}"))
-        self.page.on("console", lambda said: said.type == "error" and self.wrong.append(f"console: {said.text}"))
+        self.page.on("console", lambda said: self._said(said.type, said.text))
         self.page.goto(url)
+
+    def _said(self, kind: str, text: str):
+        if kind == "error":
+            self.wrong.append(f"console: {text}")
 
     def _asked(self, url: str):
         if not url.startswith((self.base, "data:", "blob:")):

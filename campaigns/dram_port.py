@@ -12,7 +12,7 @@ import tempfile
 from collections import Counter
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from concord.campaigns.broken_lines import Mutant, tree
@@ -124,7 +124,7 @@ def main(
         ports, chosen = chosen_ports(broken), sizes or list(WORDS)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
-    rows = [{"bus": bus, "word": size, "counts": counts, "violations": violations}
+    rows: list[dict[str, Any]] = [{"bus": bus, "word": size, "counts": counts, "violations": violations}
             for bus in buses or BUSES for size in chosen
             for counts, violations in [transactions(bus, size, -(-transactions_ // len(chosen)), seed)]]
     if as_json:

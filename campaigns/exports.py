@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -260,7 +261,7 @@ def written(export: Export, path: Path) -> np.ndarray:
     if hasattr(network, "table"):
         samples = torch.randint(network.table.num_embeddings, (60, *export.shape))
     example = samples[:3]
-    axes = {"dynamic_shapes": ({0: torch.export.Dim.AUTO},)} if export.dynamo else {
+    axes: dict[str, Any] = {"dynamic_shapes": ({0: torch.export.Dim.AUTO},)} if export.dynamo else {
         "dynamic_axes": {"x": {0: "batch"}}, "input_names": ["x"]}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # exporters have warnings of their own

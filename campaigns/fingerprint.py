@@ -90,7 +90,7 @@ def network(model: Model, samples: int, processes: int) -> dict:
     part = dataset.load(model.data).first(samples)
     outcomes = run_all(
         Cascade.of(compiled.firmware), part, list(KINDS), jobs=processes, progress=lambda kind, count: None)
-    return {"preset": name, "samples": len(part.labels)} | {
+    return {"preset": name, "samples": len(part)} | {
         kind: {"outputs": digest([done.outputs]), **counted(done.counters[0])} for kind, done in outcomes.items()}
 
 
@@ -118,7 +118,9 @@ def one_machine(name: str) -> tuple[str, dict[str, str]]:
 def builds(names: set[str], console: Console) -> None:
     """Build the machines one after another, and print how long each build took when it was made."""
     for name in sorted(names):
-        folder = Path(build("library", preset(name))).parent
+        built = build("library", preset(name))
+        assert built is not None
+        folder = built.parent
         console.print(f"{name}: Verilated in {(folder / 'done').read_text().strip()} s")
 
 

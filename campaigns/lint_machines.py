@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from random import Random
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from concord.handover.integration import package, verilog_files
@@ -91,7 +91,7 @@ def main(
     processes: Annotated[int, typer.Option("-n", help="Number of processes.")] = CORES,
 ) -> None:
     """Lint the Verilog of every preset, of random machines, and of cores that train, alone and together."""
-    chosen = {name: config for name, config in PRESETS.items() if is_hardware(config)}
+    chosen: dict[str, Any] = {name: config for name, config in PRESETS.items() if is_hardware(config)}
     chosen |= {f"random machine {number}": random_machine(number) for number in range(seed, seed + machines)}
     chosen |= {"two cores that train": Accelerator(cores=(TrainerConfig(),) * 2, memory_bytes=1 << 30),
                "a core that trains beside trainer": Accelerator(cores=(TrainerConfig(), PRESETS["trainer"]),

@@ -81,7 +81,7 @@ def main(
             for number in range(len(mutants_of(TESTBENCHES[name])))]
     chosen = [mutants_of(TESTBENCHES[name])[number] for name, number in jobs]
     if not chosen:
-        raise typer.BadParameter(f"no mutants of {', '.join(names)}: list some in MUTANTS of the testbench")
+        raise typer.BadParameter(f"no mutants of {', '.join(names or ())}: list some in MUTANTS of the testbench")
     calls = recorded(judged, jobs, results, {"campaign": "mutants", "mutants": jobs}, processes=processes,
                      scheduler=scheduler, extra="sim")
     found = dict(track(calls, total=len(jobs), console=console, transient=True))

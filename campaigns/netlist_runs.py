@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -88,7 +88,7 @@ def programs(preset: str, text: str, seed: int, numbers: range, *, beside: bool 
     """
     begin, config, number = time.monotonic(), find_config(preset), numbers.start // CHUNK
     gap, stall = STALLS[number % len(STALLS)]
-    options = {"seed": seed + number, "gap": gap, "stall": stall}
+    options: dict[str, Any] = {"seed": seed + number, "gap": gap, "stall": stall}
     name = f"{machine_name(preset)}: programs {numbers.start} to {numbers.stop - 1} of seed {seed}"
     with ExitStack() as stack:
         hardware = stack.enter_context(Impatient(Library(config, text=text, **options)))
@@ -97,7 +97,7 @@ def programs(preset: str, text: str, seed: int, numbers: range, *, beside: bool 
         for program in numbers:
             one = case(config, seed, program)
             sentence = first_difference(one, hardware, program)
-            if plain and not sentence:
+            if isinstance(plain, HardwareMachine) and not sentence:
                 first_difference(one, plain, program)
                 sentence = _cycles(hardware, plain)
             if sentence:

@@ -6,6 +6,7 @@ preset, which the Verilated machine runs, too, so that its cycles count.
 
 import hashlib
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from concord.campaigns.makers import networks
@@ -72,7 +73,8 @@ def one_network(kind: str, seed: int, preset: bool) -> tuple[str, dict]:
         firmware = compile_network(drawn.model, drawn.config).firmware
     except ValueError:
         return f"{kind} {seed}, {'preset' if preset else 'any machine'}", {"refused": True}
-    found, samples = stored(firmware), networks.inputs(np.random.default_rng(0), SAMPLES, *drawn.shape)
+    found: dict[str, Any] = dict(stored(firmware))
+    samples = networks.inputs(np.random.default_rng(0), SAMPLES, *drawn.shape)
     for name in ("golden", "library") if preset else ("golden",):
         with machine(name, drawn.config) as nnp:
             session = Session(nnp, firmware)

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from concord.campaigns.makers import source_files
@@ -89,7 +89,9 @@ def documents() -> dict[str, str]:
 
 def items() -> list[SourceItem]:
     """All items in the order of their numbers."""
-    return [SourceItem(**{**entry, "commands": tuple(entry.get("commands", ()))}) for entry in _table()["item"]]
+    entries: list[dict[str, Any]] = [
+        {**entry, "commands": tuple(entry.get("commands", ()))} for entry in _table()["item"]]
+    return [SourceItem(**entry) for entry in entries]
 
 
 def _table() -> dict:
@@ -118,7 +120,8 @@ def ran(command: str) -> ShownCommand:
     kept = OUT / f"{hashlib.sha256(command.encode()).hexdigest()[:16]}.json"
     if kept.exists():
         found = json.loads(kept.read_text())
-        return ShownCommand(**{**found, "output": tuple(found["output"])})
+        found["output"] = tuple(found["output"])
+        return ShownCommand(**found)
     begin, path = time.monotonic(), f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     try:
         done = subprocess.run(command, shell=True, cwd=OUT, env={**os.environ, **PLAIN, "PATH": path}, text=True,

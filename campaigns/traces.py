@@ -77,9 +77,10 @@ def long_trace(count: int) -> MachineTrace:
 def shown(browser: Browser, name: str, file: Path, *, click: bool) -> list[str]:
     """Open a page, keep screenshots, and click on a stall. Returns what is wrong."""
     wrong, page = [], browser.new_context(viewport={"width": 1360, "height": 900}).new_page()
-    page.on("request", lambda request: request.url.startswith(("file:", "data:", "blob:")) or wrong.append(request.url))
+    page.on("request", lambda request: wrong.extend(
+        [] if request.url.startswith(("file:", "data:", "blob:")) else [request.url]))
     page.on("pageerror", lambda error: wrong.append(f"{name}: script: {error}"))
-    page.on("console", lambda said: said.type == "error" and wrong.append(f"{name}: console: {said.text}"))
+    page.on("console", lambda said: wrong.extend([f"{name}: console: {said.text}"] * (said.type == "error")))
     page.goto(file.as_uri())
     page.wait_for_selector("body[data-ready]", timeout=60_000)
     page.screenshot(path=SHOTS / f"{name}-all.png")

@@ -70,8 +70,7 @@ def first_samples(firmware: Firmware, count: int) -> list[np.ndarray]:
     samples = dataset.load(VOWELS if firmware.recurrent else IMAGES).first(count)
     if not firmware.recurrent:
         return list(samples.inputs)
-    return [sample[:max(each for each in STEPS if each <= length)] for sample, length in zip(
-        samples.inputs, samples.lengths, strict=True)]
+    return [one[:max(each for each in STEPS if each <= len(one))] for one in samples]
 
 
 def loading(model: Model, firmware: Firmware) -> Firmware:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -149,9 +150,9 @@ def _published(
         data, _ = data_of(name, read().shape, features, 1)
         return in_eight_bits(out, read(), data, COMMAND)
 
-    def samples(_: Firmware, count: int) -> list[np.ndarray]:
+    def samples(firmware: Firmware, count: int) -> list[np.ndarray]:
         data, _ = data_of(name, read().shape, features, count)
-        return list(data.test.inputs[:count])
+        return list(data.tested(name).inputs[:count])
 
     return ComparedNetwork(
         name=title, preset=TINY_PRESET, weights=f"{file.name} ({digest(file)})",
@@ -160,7 +161,8 @@ def _published(
 
 
 #: Exponents that blocks share, and the one of elements that share none.
-SHARED, ALONE = {"e_min": -11, "e_max": 4}, {"e_min": 4, "e_max": 4}
+SHARED: dict[str, Any] = {"e_min": -11, "e_max": 4}
+ALONE: dict[str, Any] = {"e_min": 4, "e_max": 4}
 EIGHT = Format(bits=8, symmetric=True, **SHARED)
 E2M1, E3M0, E3M2 = (Format.floating(*each, **SHARED) for each in ((2, 1), (3, 0), (3, 2)))
 E4M3 = Format.floating(4, 3, **ALONE)

@@ -113,7 +113,8 @@ def firmware_of(case: Case) -> Firmware:
     return Firmware(
         name="random", config=config, data="", classes=(), inputs=case.taken * config.mfu_lanes, outputs=1, loop=None,
         text=case.text, instruction_words=np.array(case.program, np.uint64), sections=(), tiles=tiles, entries=entries,
-        vectors=dict(memory.vectors), biases=memory.biases.astype(np.int32))
+        vectors={mem: np.asarray(words) for mem, words in memory.vectors.items()},
+        biases=memory.biases.astype(np.int32))
 
 
 def golden_results(case: Case, pool: np.ndarray, loaded: list[int]) -> dict[str, np.ndarray]:
@@ -132,7 +133,7 @@ def golden_results(case: Case, pool: np.ndarray, loaded: list[int]) -> dict[str,
         raise ValueError(f"the program stops with error {machine.read_register(Register.ERROR)}")
     sent = [words_of(config, unpack(config, data, to_machine=False)) for data in machine.receive()]
     found = {"outputs": np.concatenate(sent)} if sent else {}
-    found |= {mem.title: machine.memory.vectors[mem] for mem in VRFS}
+    found |= {mem.title: np.asarray(machine.memory.vectors[mem]) for mem in VRFS}
     if config.vector_rf:
         entries = machine.memory.entries
         found["mantissas of VectorRf"] = entries.mantissas

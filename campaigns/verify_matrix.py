@@ -7,6 +7,7 @@ import io
 import os
 import random
 import sys
+from collections.abc import Callable
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -122,11 +123,12 @@ def builds(*names: str) -> Builds:
 def mismatches(path: Path, name: str, samples: int, data: Path | None = None) -> int:
     """Number of bits and event counters that differ on the simulated machine."""
     console = Console(file=io.StringIO())
-    source = InputSource(inputs=None, data=data, samples=str(samples), first=0, default=samples)
+    source = InputSource(inputs=None, data=None if data is None else str(data), samples=str(samples), first=0,
+                         default=samples)
     request = Request(path=path, location=str(path), source=source, preset=name, kind=MachineKind.LIBRARY, jobs=1,
                       folder=OUT, waves=False)
     done = verify_model(prepare(request, console), builds(name), console)
-    return done.bits + done.reference_bits + len(done.events)
+    return done.bits + (done.reference_bits or 0) + len(done.events)
 
 
 def perceptron(name: str, row: str, column: str, recipe: Recipe, samples: int) -> tuple[str, str, int]:
@@ -178,7 +180,7 @@ def main(
     """Train and verify all networks, and print tables; the exit code is 1 if a bit differs."""
     console = Console(width=None if sys.stdout.isatty() else 120)
     OUT.mkdir(parents=True, exist_ok=True)
-    jobs = [(f"MLP on {name}", perceptron, (name, row, column, recipe, samples))
+    jobs: list[tuple[str, Callable, tuple]] = [(f"MLP on {name}", perceptron, (name, row, column, recipe, samples))
             for name in OF_PERCEPTRONS for column, row, recipe in perceptrons(name)]
     jobs += [("LSTM on speech", lstm, ("speech", *kind, vowels, samples)) for kind in lstms()]
     jobs += [(f"CNN on {name}", images, (name, row, style, recipe, samples))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Data = str | os.PathLike | Mapping | tuple | DataSet
 
 
-def data_set(data: Data | None, order: str | None = None) -> DataSet | None:
+def data_set(data: Data, order: str | None = None) -> DataSet:
     """The data set that an argument means.
 
     Args:
@@ -32,8 +32,8 @@ def data_set(data: Data | None, order: str | None = None) -> DataSet | None:
         ValueError: there are no such data, or they are damaged.
     """
     axes = None if order is None else named(Order, order)
-    if data is None or isinstance(data, DataSet):
-        return data if data is None or axes is None else replace(data, order=axes)
+    if isinstance(data, DataSet):
+        return data if axes is None else replace(data, order=axes)
     if isinstance(data, str | os.PathLike):
         return read_data(os.fspath(data), order=axes)
     return data_of(data, order=axes)
@@ -45,17 +45,15 @@ def said(notes: Iterable[str]):
         print(f"concord: {note}", file=sys.stderr)
 
 
-def data_for(data: Data | None, network: "Network", order: str | None = None) -> DataSet | None:
+def data_for(data: Data, network: "Network", order: str | None = None) -> DataSet:
     """The data set that an argument means, as a network takes it; the order of axes is said where two orders fit.
 
     Raises:
         ValueError: there are no such data, they do not fit, or the network's own tool gives other outputs.
     """
-    found = data_set(data, order)
-    if found is None:
-        return None
     from concord.workflows.original import of_data
 
+    found = data_set(data, order)
     made = fitted(found, network.floating.interface)
     said(made.notes[len(found.notes):])
     if network.original:
@@ -63,8 +61,8 @@ def data_for(data: Data | None, network: "Network", order: str | None = None) ->
     return made
 
 
-def location_of(data: Data | None) -> str | None:
+def location_of(data: Data) -> str:
     """Words for where data come from, as messages and commands name them."""
     if isinstance(data, str | os.PathLike):
         return os.fspath(data)
-    return None if data is None else data.name if isinstance(data, DataSet) else "arrays"
+    return data.name if isinstance(data, DataSet) else "arrays"

@@ -63,7 +63,7 @@ def finetune(
     wished.check_trains()
     found = load(network) if isinstance(network, str | os.PathLike) else network
     own = found.quantized if isinstance(found, Model) else None
-    begun, wished = imports.begun(own, start_from and model_of(start_from).quantized, wished)
+    begun, wished = imports.begun(own, model_of(start_from).quantized if start_from else None, wished)
     chosen = wished.choices()
     training.check_rate(rate)
     overflow.check(integers=not chosen.blocks, batch_norm=wished.batch_norm, staged=bool(wished.stages))

@@ -76,7 +76,7 @@ def _program(path: Path) -> Program:
     return Program(firmware=firmware, machine=machine, usage={})
 
 
-def network_of(given: "Network | str | os.PathLike") -> Network:
+def network_of(given: object) -> Network:
     """The network in float32 that an argument means.
 
     Raises:
@@ -85,7 +85,7 @@ def network_of(given: "Network | str | os.PathLike") -> Network:
     return _of(Network, given, "a network in float32 is needed, as concord.load gives it of an ONNX file")
 
 
-def model_of(given: "Model | str | os.PathLike") -> Model:
+def model_of(given: object) -> Model:
     """The quantised model that an argument means.
 
     Raises:
@@ -94,7 +94,7 @@ def model_of(given: "Model | str | os.PathLike") -> Model:
     return _of(Model, given, "a quantised model is needed, as concord.quantize gives it")
 
 
-def _of(kind: type[Held], given: "Held | str | os.PathLike", needed: str) -> Held:
+def _of(kind: type[Held], given: object, needed: str) -> Held:
     found = load(given) if isinstance(given, str | os.PathLike) else given
     if not isinstance(found, kind):
         raise ValueError(f"{needed}, not {found.summary if isinstance(found, Shown) else f'a {type(found).__name__}'}")

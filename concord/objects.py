@@ -16,8 +16,8 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from concord.firmware.firmware import Firmware
+    from concord.net import model
     from concord.net.graph import Graph
-    from concord.net.model import Model
     from concord.workflows.original import Original
 
 WIDTH = 110  #: Characters of a line in a notebook.
@@ -107,7 +107,7 @@ class Model(Shown):
         path:      Its file, or None if it has none.
     """
 
-    quantized: "Model"
+    quantized: "model.Model"
     path: Path | None = None
 
     @property

@@ -70,13 +70,13 @@ def quantize(
     asked = QuantizationOptions.of({"preset": preset, "arithmetic": arithmetic, **options}, ("calibration",))
     kept, chosen, widths = decided(given.floating, asked, anew, calibration is not None)
     if kept:
-        return _kept(given.floating, data_for(data, given, order), preset, out, widths)
+        return _kept(given.floating, None if data is None else data_for(data, given, order), preset, out, widths)
     if data is None and calibration is None:
         raise ValueError(f"{given.floating.name}: give data to calibrate with, or a .npy file as calibration")
     axes = None if order is None else named(Order, order)
     if calibration is not None:
         said(of_file(given.floating, given.original, Path(calibration), axes)[1])
-    source = run.opened(given.floating, data_for(data, given, order), chosen,
+    source = run.opened(given.floating, None if data is None else data_for(data, given, order), chosen,
                         None if calibration is None else Path(calibration), axes)
     with model_file(out, source.network.name) as path, shown(Console(quiet=quiet)) as progress:
         made = run.quantize(path, source, chosen, command="concord.quantize", progress=progress)

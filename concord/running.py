@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 from concord.data import Data, data_for, data_set, location_of, said
@@ -143,12 +143,13 @@ def _float(given: Network, inputs: "np.ndarray | Data", order: "Order | None") -
     from concord.datasets.fitting import arranged
     from concord.lib.input_axes import Order
 
-    network, data = given.floating, None if _is_array(inputs) else data_for(inputs, given, order)
-    if data is not None:
+    network = given.floating
+    if _is_data(inputs):
+        data = data_for(inputs, given, order)
         samples = data.tested(location_of(inputs))
         array, lengths = samples.inputs.view(np.float16).astype(np.float64), samples.lengths
     else:
-        samples, lengths = None, None
+        data, samples, lengths = None, None, None
         array = np.asarray(inputs)
         array = array if array.dtype.kind in "iu" else array.astype(np.float64)
         array, notes = arranged(array, network.interface, "inputs", order or Order.FILE)
@@ -166,22 +167,23 @@ def _quantized(given: Model | Program, inputs: "np.ndarray | Data", kind: str, u
 
     held = given.quantized if isinstance(given, Model) else given.firmware
     data = None
-    if not _is_array(inputs):
+    if _is_data(inputs):
         read = data_set(inputs, order)
         data = fitting(held, location_of(inputs), read)
         said(data.notes[len(read.notes):])
     samples = data.tested(data.name) if data else _samples(held, np.asarray(inputs), order)
-    if unquantized:
+    if isinstance(given, Model):
+        name, patterns = f"{held.name} in golden arithmetic", network.outputs(
+            given.quantized, samples.inputs, samples.lengths)
+    elif unquantized:
         from concord.firmware.unquantized import UnquantizedMachine
 
-        numbers = np.stack(list(map(UnquantizedMachine(held).infer, samples)))
+        numbers = np.stack(list(map(UnquantizedMachine(given.firmware).infer, samples)))
         return _outputs(f"{held.name}, unquantised", numbers, None, samples, data, held.results)
-    if isinstance(given, Model):
-        name, patterns = f"{held.name} in golden arithmetic", network.outputs(held, samples.inputs, samples.lengths)
     else:
         from concord.firmware.session import outputs_of
 
-        name, patterns = f"{held.name} on {given.machine}, {kind}", outputs_of(kind, held, samples)
+        name, patterns = f"{held.name} on {given.machine}, {kind}", outputs_of(kind, given.firmware, samples)
     return _outputs(name, real(patterns), patterns, samples, data, held.results)
 
 
@@ -209,11 +211,12 @@ def _outputs(
 ) -> Outputs:
     from concord.datasets.measures import measure
 
-    found = {} if data is None or samples.labels is None else measure(data.task, numbers, samples)
+    found = {} if data is None or samples is None or samples.labels is None else measure(data.task, numbers, samples)
     return Outputs(name=name, numbers=numbers, patterns=patterns, labels=samples.labels if samples else None,
                    measures=found, results=results)
 
 
-def _is_array(inputs) -> bool:
-    """Whether inputs are an array, or what becomes one, rather than a data set."""
-    return isinstance(inputs, np.ndarray | np.generic | list) or type(inputs).__module__.partition(".")[0] == "torch"
+def _is_data(inputs: object) -> TypeGuard[Data]:
+    """Whether inputs are a data set rather than an array, or what becomes one."""
+    return not isinstance(inputs, np.ndarray | np.generic | list) and (
+        type(inputs).__module__.partition(".")[0] != "torch")

@@ -152,13 +152,13 @@ def verify(
     if isinstance(given, Network) and data is None and inputs is None:
         raise ValueError(f"{given.floating.name}: give data to calibrate and to test with, or a .npy file of samples "
                          "without labels as inputs")
-    read = data_set(data, order)
+    read = None if data is None else data_set(data, order)
     check_writable(Path(report), folder=True)
     count = str(samples)
     if read is not None and read.test is not None and count.isdecimal():
         count = str(min(int(count), max(1, len(read.test) - first)))
-    source = InputSource(inputs=None if inputs is None else Path(inputs), data=location_of(data), samples=count,
-                         first=first, default=200, read=read,
+    source = InputSource(inputs=None if inputs is None else Path(inputs), samples=count, first=first, default=200,
+                         data=None if data is None else location_of(data), read=read,
                          order=None if order is None else named(Order, order))
     location = os.fspath(network) if isinstance(network, str | os.PathLike) else ""
     request = Request(

@@ -20,7 +20,7 @@ import numpy as np
 from concord.lib.names import cleaned
 
 if TYPE_CHECKING:
-    from concord.datasets.samples import DataSet
+    from concord.datasets.samples import DataSet, Samples
     from concord.net.graph import Graph
 
 #: Most bytes of memory, and most seconds of CPU time, that a look may take.
@@ -78,9 +78,13 @@ def looked_at(network: Path, data: str) -> dict[str, Any]:
     answer = _network(graph) | {"kept": _widths_of(model) if model else {}}
     samples = data_set(data, graph, imported)
     source(graph, samples)
+    return answer | {"data": _data(samples, _to_train(samples))}
+
+
+def _to_train(samples: "DataSet") -> "Samples":
     if samples.train is None:
         raise ValueError(f"{samples.name}: there are no samples to train with; bring data with x_train and y_train")
-    return answer | {"data": _data(samples)}
+    return samples.train
 
 
 def _network(graph: "Graph") -> dict[str, Any]:
@@ -90,7 +94,7 @@ def _network(graph: "Graph") -> dict[str, Any]:
 
     kind = kind_of(part.op for part in plan(graph).parts)
     shapes = graph.shapes
-    layers = [
+    layers: list[dict[str, Any]] = [
         {
             "name": cleaned(node.name), "operation": node.op.label, "shape": " x ".join(map(str, shapes[node.name])),
             "parameters": sum(tensor.size for tensor in node.op.tensors().values())}
@@ -111,11 +115,11 @@ def _widths_of(model) -> dict[str, int]:
     return {"weights_bits": first.weights_format.bits, "input_bits": first.input_format.bits}
 
 
-def _data(samples: "DataSet") -> dict[str, Any]:
+def _data(samples: "DataSet", train: "Samples") -> dict[str, Any]:
     return {
         "name": samples.name, "task": samples.task, "shape": " x ".join(map(str, samples.shape)),
-        "train": len(samples.train), "test": len(samples.test or ()), "notes": list(samples.notes),
-        "classes": [cleaned(name) for name in (samples.train.classes or ())][:100]}
+        "train": len(train), "test": len(samples.test or ()), "notes": list(samples.notes),
+        "classes": [cleaned(name) for name in (train.classes or ())][:100]}
 
 
 def taken(name: str) -> dict[str, Any]:
@@ -130,10 +134,11 @@ def taken(name: str) -> dict[str, Any]:
     if name not in SHIPPED:
         raise ValueError(f"{name}: choose one of {', '.join(SHIPPED)}")
     samples = read_data(SHIPPED[name])
-    shape = samples.test.inputs.shape if samples.test.inputs.ndim == 3 else (-1, *samples.shape)
-    arrays = {"x": samples.test.inputs.view(np.float16).reshape(shape), "y": samples.test.labels}
-    if samples.test.lengths is not None:
-        arrays["lengths"] = samples.test.lengths
+    test = samples.tested(name)
+    shape = test.inputs.shape if test.inputs.ndim == 3 else (-1, *samples.shape)
+    arrays: dict[str, Any] = {"x": test.inputs.view(np.float16).reshape(shape), "y": test.labels}
+    if test.lengths is not None:
+        arrays["lengths"] = test.lengths
     content = io.BytesIO()
     np.savez_compressed(content, **arrays)
     write(Path("inputs", "data.npz"), content.getvalue())
@@ -152,7 +157,8 @@ def tried(network: Path, data: str, options: Mapping[str, Any]) -> dict[str, Any
     if model is None:
         graph, imported = opened_or_kept(network, data)
         samples = data_set(data, graph, imported)
-        samples = replace(samples, train=samples.train.first(TRIED), test=None, calibration=samples.train.first(TRIED))
+        some = _to_train(samples).first(TRIED)
+        samples = replace(samples, train=some, test=None, calibration=some)
         choices = chosen.choices()
         with tempfile.TemporaryDirectory() as folder:
             model = run.quantize(

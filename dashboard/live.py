@@ -92,7 +92,9 @@ def history(folder: Path, layer: str) -> dict[str, list[list[float]]]:
     """Curves of all quantities of a layer over the run."""
     found = {}
     with database(folder) as db:
-        for name in HISTORY if db else ():
+        if db is None:
+            return {}
+        for name in HISTORY:
             with suppress(sqlite3.Error):  # the worker makes its tables, or an older version has made them
                 found[name] = curve(db, name, -1, "layers", layer)
     return found

@@ -3,6 +3,7 @@
 import resource
 import socket
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import uvicorn
 from concord.dashboard.app import application
@@ -22,7 +23,7 @@ def serve(settings: Settings, listener: socket.socket):
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # idle connections take one each
     app = application(settings, ThreadPoolExecutor(settings.workers))
-    tls = (
+    tls: dict[str, Any] = (
         {}
         if settings.certificate is None
         else dict(zip(("ssl_certfile", "ssl_keyfile"), map(str, settings.certificate), strict=True))

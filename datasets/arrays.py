@@ -155,9 +155,9 @@ def found(archive: Archive, description: Description) -> Found:
     for part in ("all", *PARTS):
         names = [_name(archive, given, standard, part) for given, standard in zip(
             wanted, (INPUTS, LABELS, LENGTHS), strict=True)]
-        if names[0] is not None:
-            arrays = [None if name is None else archive.read(name) for name in names]
-            parts[part] = _raw(*arrays, f"{archive.location}, {names[0]}", description)
+        if (inputs := names[0]) is not None:
+            others = (None if name is None else archive.read(name) for name in names[1:])
+            parts[part] = _raw(archive.read(inputs), *others, f"{archive.location}, {inputs}", description)
             used += filter(None, names)
     if not parts:
         raise ValueError(f"{archive.location}: it holds {', '.join(archive.names) or 'nothing'}, and no x_train, "

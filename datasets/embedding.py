@@ -2,32 +2,29 @@
 
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
+from concord.datasets.interface import Interface
 from concord.datasets.raw import Raw
 from concord.datasets.samples import DataSet, Samples
 from concord.lib.input_axes import Order
 
-if TYPE_CHECKING:
-    from concord.datasets.fitting import Interface
 
-
-def looked_up(data: DataSet, takes: "Interface") -> DataSet:
+def looked_up(data: DataSet, takes: Interface) -> DataSet:
     """A data set whose token numbers have become vectors in binary16; any other one as it is.
 
     Raises:
         ValueError: a number is not in the table.
     """
-    found = {name: part and tokens_of(part, takes) for name, part in data.parts().items()}
-    if any(part is not None and found[name] is None for name, part in data.parts().items()):
+    found = [(name, part, tokens_of(part, takes)) for name, part in data.parts().items() if part]
+    if any(tokens is None for _, _, tokens in found):
         return data
-    parts = {name: part and replace(part, inputs=_patterns(part, vectors(found[name], takes)))
-             for name, part in data.parts().items()}
+    parts = {name: replace(part, inputs=_patterns(part, vectors(tokens, takes)))
+             for name, part, tokens in found if tokens is not None}
     return replace(data, shape=takes.axes.file, order=Order.FILE, image=False, refused="", **parts)
 
 
-def tokens_of(samples: Samples, takes: "Interface") -> np.ndarray | None:
+def tokens_of(samples: Samples, takes: Interface) -> np.ndarray | None:
     """Token numbers int64[samples, steps], 0 after the last step of a sequence; None where samples are no such numbers.
 
     Raises:
@@ -36,19 +33,20 @@ def tokens_of(samples: Samples, takes: "Interface") -> np.ndarray | None:
     return None if samples.raw is None else _tokens(samples.raw, samples.lengths, takes)
 
 
-def arrayed(array: np.ndarray, takes: "Interface", location: str) -> np.ndarray | None:
+def arrayed(array: np.ndarray, takes: Interface, location: str) -> np.ndarray | None:
     """The same for an array of samples."""
     raw = Raw(inputs=array, labels=None, lengths=None, location=location)
     return _tokens(raw, None, takes) if array.dtype.kind in "iu" else None
 
 
-def vectors(tokens: np.ndarray, takes: "Interface") -> np.ndarray:
+def vectors(tokens: np.ndarray, takes: Interface) -> np.ndarray:
     """The rows of the table, float[samples, numbers], or float[samples, steps, numbers] for sequences."""
+    assert takes.table is not None  # without one there are no tokens
     found = takes.table[tokens]
     return found if takes.sequence else found.reshape(len(found), -1)
 
 
-def _tokens(raw: Raw, lengths: np.ndarray | None, takes: "Interface") -> np.ndarray | None:
+def _tokens(raw: Raw, lengths: np.ndarray | None, takes: Interface) -> np.ndarray | None:
     if takes.table is None or lengths is not None and not takes.sequence:
         return None
     rows, size = takes.table.shape

@@ -1,7 +1,7 @@
 """Data in the form that a network takes: the order of the axes of a sample, sequences, and the numbers of classes."""
 
 import tomllib
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -9,37 +9,11 @@ import tomli_w
 from concord.datasets.dataset import names
 from concord.datasets.description import ORIGIN
 from concord.datasets.embedding import arrayed, looked_up, vectors
+from concord.datasets.interface import Interface
 from concord.datasets.read import digest
 from concord.datasets.samples import UNLABELLED, DataSet, Samples, Task
-from concord.lib.input_axes import InputAxes, Order, words
-from concord.lib.several import Results, listed
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Interface:
-    """What a network takes and gives.
-
-    Attributes:
-        name:     Name of the network, for messages.
-        axes:     Axes of a sample, or of one time step of a sequence.
-        sequence: Whether a sample is a sequence of time steps.
-        outputs:  Number of outputs.
-        steps:    Number of time steps of every sequence, if it is fixed.
-        classes:  Names of the outputs; empty if they are not known.
-        results:  Names and numbers of elements of several tensors, which lie one after the other in the outputs; empty
-            for one.
-        table:    Vectors float[rows, size] of an embedding, which the host looks up for samples of token numbers before
-            everything else; None without one. The last axis of a sample in the network's file is then that of a vector.
-    """
-
-    name: str
-    axes: InputAxes
-    sequence: bool
-    outputs: int
-    steps: int | None = None
-    classes: tuple[str, ...] = ()
-    results: Results = ()
-    table: np.ndarray | None = field(default=None, compare=False)
+from concord.lib.input_axes import Order, words
+from concord.lib.several import listed
 
 
 def fitted(data: DataSet, takes: Interface, location: str = "") -> DataSet:

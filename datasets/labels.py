@@ -1,7 +1,6 @@
 """Labels of a data set: classes, real numbers, or marks of anomalies."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 from concord.datasets import dataset
@@ -25,7 +24,8 @@ def task_of(parts: Mapping[str, Raw]) -> Task:
         return Task.NONE
     if all(labels.dtype.kind in "biuSU" and labels.ndim == 1 or _one_hot(labels) for labels in map(_squeezed, found)):
         return Task.CLASSIFICATION
-    if all(_of_positions(raw) and raw.labels.dtype.kind in "biuSU" for raw in parts.values() if raw.labels is not None):
+    if all(_of_positions(raw, raw.labels) and raw.labels.dtype.kind in "biuSU"
+           for raw in parts.values() if raw.labels is not None):
         return Task.CLASSIFICATION
     return Task.REGRESSION
 
@@ -50,10 +50,10 @@ def labelled(
         if raw.labels is None and part != "calibration" and (task, part) != (Task.ANOMALY, "train"):
             raise ValueError(f"{raw.location}: {task} needs labels, and the part {part} has none; name them as "
                              "`labels`, or say `task = \"none\"`")
-    present = {part: raw for part, raw in parts.items() if raw.labels is not None}
+    present = {part: (raw, raw.labels) for part, raw in parts.items() if raw.labels is not None}
     labels = dict.fromkeys(parts)
     if task is Task.REGRESSION:
-        return labels | {part: _targets(raw) for part, raw in present.items()}, names
+        return labels | {part: _targets(*found) for part, found in present.items()}, names
     if task is Task.ANOMALY:
         made, names = _classes(present, names or ("normal", "anomaly"), True)
         return labels | made, names
@@ -62,21 +62,21 @@ def labelled(
 
 
 def _classes(
-    parts: Mapping[str, Raw], names: tuple[str, ...], given: bool
+    parts: Mapping[str, tuple[Raw, np.ndarray]], names: tuple[str, ...], given: bool
 ) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
     """Classes of each part, and their names."""
-    values = {part: _class_values(raw) for part, raw in parts.items()}
+    values = {part: _class_values(*found) for part, found in parts.items()}
     if not names and all(found.ndim == 1 and found.dtype.kind == "i" for found in values.values()) and (
             set(np.concatenate(list(values.values())).tolist()) == SIGNS):
         values = {part: found.astype(str) for part, found in values.items()}
     if any(found.dtype.kind == "U" for found in values.values()):
         names = names or tuple(sorted({str(text) for found in values.values() for text in np.unique(found)}))
-        values = {part: _numbered(parts[part], found, names) for part, found in values.items()}
+        values = {part: _numbered(parts[part][0], found, names) for part, found in values.items()}
     for part, found in values.items():
         limit = len(names) if given else CLASSES
         for index in np.argwhere((found < (UNLABELLED if found.ndim > 1 else 0)) | (found >= limit))[:1]:
-            raise ValueError(f"{_where(parts[part], index[0])}: label {found[tuple(index)]} is not one of the classes "
-                             f"0..{limit - 1}"
+            raise ValueError(f"{_where(parts[part][0], index[0])}: label {found[tuple(index)]} is not one of the "
+                             f"classes 0..{limit - 1}"
                              + f", or {UNLABELLED} for a time step or pixel without one" * (found.ndim > 1)
                              + ("" if given else "; for real numbers say `task = \"regression\"`"))
     count = max((int(found.max()) + 1 for found in values.values() if len(found)), default=0)
@@ -85,16 +85,16 @@ def _classes(
     return {part: found.astype(kind if found.ndim == 1 else np.int32) for part, found in values.items()}, names
 
 
-def _class_values(raw: Raw) -> np.ndarray:
+def _class_values(raw: Raw, labels: np.ndarray) -> np.ndarray:
     """Classes as integers or texts, of [samples], or of [samples, positions]: time steps, or pixels row by row."""
-    labels = _squeezed(raw.labels)
+    labels = _squeezed(labels)
     if _one_hot(labels):
         return labels.argmax(axis=1)
     tokens = raw.inputs.dtype.kind in "iu" and raw.inputs.shape == labels.shape  # one for each label
-    if labels.ndim == 3 or labels.ndim == 2 and (tokens or _of_positions(raw)):
+    if labels.ndim == 3 or labels.ndim == 2 and (tokens or _of_positions(raw, labels)):
         labels = labels.reshape(len(labels), -1)
         flat = np.repeat(np.arange(len(labels)), labels.shape[1])
-        return _class_values(replace(raw.part(flat), labels=labels.reshape(-1))).reshape(labels.shape)
+        return _class_values(raw.part(flat), labels.reshape(-1)).reshape(labels.shape)
     if labels.ndim != 1:
         raise ValueError(f"{raw.location}: classes are one label for each sample, not labels {list(labels.shape)}; for "
                          "several real numbers say `task = \"regression\"`")
@@ -122,13 +122,13 @@ def _numbered(raw: Raw, texts: np.ndarray, names: tuple[str, ...]) -> np.ndarray
     return found
 
 
-def _targets(raw: Raw) -> np.ndarray:
+def _targets(raw: Raw, labels: np.ndarray) -> np.ndarray:
     """float32[samples, outputs]."""
-    if raw.labels.dtype.kind not in "biuf":
-        held = "texts" if raw.labels.dtype.kind in "SU" else raw.labels.dtype
+    if labels.dtype.kind not in "biuf":
+        held = "texts" if labels.dtype.kind in "SU" else labels.dtype
         raise ValueError(f"{raw.location}: regression needs numbers as labels, not {held}")
     with np.errstate(over="ignore"):
-        targets = raw.labels.reshape(len(raw.labels), -1).astype(np.float32)
+        targets = labels.reshape(len(labels), -1).astype(np.float32)
     for index in np.flatnonzero(~np.isfinite(targets).all(axis=1))[:1]:
         raise ValueError(f"{_where(raw, index)}: its label is not finite: {targets[index].tolist()}")
     return targets
@@ -139,9 +139,9 @@ def _squeezed(labels: np.ndarray) -> np.ndarray:
     return labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
 
 
-def _of_positions(raw: Raw) -> bool:
+def _of_positions(raw: Raw, labels: np.ndarray) -> bool:
     """Whether each time step of sequences of vectors, or each pixel of images with channels, has a label."""
-    labelled, inputs = raw.labels.shape, raw.inputs.shape
+    labelled, inputs = labels.shape, raw.inputs.shape
     channels_first = len(labelled) == 3 and labelled == (*inputs[:1], *inputs[2:])
     return len(inputs) == len(labelled) + 1 in (3, 4) and (channels_first or labelled == inputs[:-1])
 

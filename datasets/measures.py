@@ -19,7 +19,7 @@ def measure(task: Task, outputs: np.ndarray, samples: Samples) -> dict[str, floa
     """
     if samples.labels is None or task is Task.NONE:
         return {}
-    return MEASURES[task](np.asarray(outputs, np.float64), samples)
+    return MEASURES[task](np.asarray(outputs, np.float64), samples, samples.labels)
 
 
 def remark(task: Task, samples: Samples) -> str:
@@ -93,14 +93,14 @@ def scores(outputs: np.ndarray, samples: Samples) -> np.ndarray:
     return ((outputs - samples.inputs.view(np.float16).astype(np.float64)) ** 2).mean(axis=1)
 
 
-def _accuracy(outputs: np.ndarray, samples: Samples) -> dict[str, float]:
+def _accuracy(outputs: np.ndarray, samples: Samples, labels: np.ndarray) -> dict[str, float]:
     """Share of the samples whose largest output is that of their class."""
     classes, left = divmod(outputs.shape[1], samples.steps)
     if left:
         raise ValueError(f"a sample has the classes of {samples.steps} time steps or pixels, but the network has "
                          f"{outputs.shape[1]} outputs, which are not as many for each")
-    if samples.labels.max(initial=0) >= classes:
-        raise ValueError(f"a sample has class {samples.labels.max()}, but the network has {classes} outputs, "
+    if labels.max(initial=0) >= classes:
+        raise ValueError(f"a sample has class {labels.max()}, but the network has {classes} outputs, "
                          "one for each class; with a single output choose `task = \"anomaly\"`")
     return _right(classified(outputs, samples.steps), samples)
 
@@ -112,12 +112,12 @@ def _right(found: np.ndarray, samples: Samples) -> dict[str, float]:
     return {"accuracy": float(right.mean()) if right.size else float("nan")}
 
 
-def _regression(outputs: np.ndarray, samples: Samples) -> dict[str, float]:
+def _regression(outputs: np.ndarray, samples: Samples, labels: np.ndarray) -> dict[str, float]:
     """RMSE = sqrt(mean((y - t)^2)) over all outputs, and R2 = 1 - sum((y - t)^2) / sum((t - mean(t))^2).
 
     R2 is the mean over the outputs whose targets differ, because it is not defined where they are equal.
     """
-    targets = samples.labels.astype(np.float64)
+    targets = labels.astype(np.float64)
     if targets.shape != outputs.shape:
         raise ValueError(f"each sample has {targets.shape[1]} targets, but the network has {outputs.shape[1]} outputs")
     square, spread = ((outputs - targets) ** 2).sum(axis=0), ((targets - targets.mean(axis=0)) ** 2).sum(axis=0)
@@ -125,9 +125,9 @@ def _regression(outputs: np.ndarray, samples: Samples) -> dict[str, float]:
     return found | ({"R2": float((1 - square[varied] / spread[varied]).mean())} if varied.any() else {})
 
 
-def _anomaly(outputs: np.ndarray, samples: Samples) -> dict[str, float]:
+def _anomaly(outputs: np.ndarray, samples: Samples, labels: np.ndarray) -> dict[str, float]:
     """AUC: probability that an anomaly has a higher score than another sample, where equal scores count one half."""
-    anomalous = samples.labels.astype(bool)
+    anomalous = labels.astype(bool)
     found, count = scores(outputs, samples), int(anomalous.sum())
     if not 0 < count < len(found):
         return {"AUC": float("nan")}
@@ -137,7 +137,7 @@ def _anomaly(outputs: np.ndarray, samples: Samples) -> dict[str, float]:
 
 
 #: The measure of each task that has labels.
-MEASURES: dict[Task, Callable[[np.ndarray, Samples], dict[str, float]]] = {
+MEASURES: dict[Task, Callable[[np.ndarray, Samples, np.ndarray], dict[str, float]]] = {
     Task.CLASSIFICATION: _accuracy,
     Task.REGRESSION: _regression,
     Task.ANOMALY: _anomaly,

@@ -108,7 +108,7 @@ def prepared(raw: Raw, description: Description, scale: float) -> tuple[np.ndarr
     Raises:
         ValueError: the shape does not fit, or a number is not finite or too large for binary16.
     """
-    lengths = None if raw.lengths is None else _lengths(raw)
+    lengths = None if raw.lengths is None else _lengths(raw.lengths, raw.location)
     sequence = description.sequence or lengths is not None
     axes = 2 if sequence else 1
     shape = _shape(raw, axes, description.preprocessing.shape)
@@ -167,11 +167,10 @@ def _factors(raw: Raw, name: str, values: tuple[float, ...], shape: tuple[int, .
                      f"image or element of a vector, and a sample has the shape {list(shape)}")
 
 
-def _lengths(raw: Raw) -> np.ndarray:
+def _lengths(lengths: np.ndarray, location: str) -> np.ndarray:
     """int64[samples], the lengths of sequences."""
-    lengths = raw.lengths
     if lengths.ndim != 1 or lengths.dtype.kind not in "iu":
-        raise ValueError(f"{raw.location}: lengths are integers[samples], not {lengths.dtype}{list(lengths.shape)}")
+        raise ValueError(f"{location}: lengths are integers[samples], not {lengths.dtype}{list(lengths.shape)}")
     return lengths.astype(np.int64)
 
 

@@ -62,7 +62,7 @@ def digest(samples: Samples) -> str:
     made = hashlib.sha256(repr((samples.inputs.size, len(samples))).encode())
     for array in samples.inputs, samples.lengths, samples.labels:
         if array is not None:
-            made.update(np.ascontiguousarray(array.astype(np.int64) if array.dtype.kind in "iu" else array))
+            made.update(np.ascontiguousarray(array.astype(np.int64) if array.dtype.kind in "iu" else array).data)
     return made.hexdigest()[:32]
 
 
@@ -113,7 +113,7 @@ def _split(parts: dict[str, Raw], description: Description) -> tuple[dict[str, R
     if description.test is None and count < 2:
         raise ValueError(f"{whole.location}: one sample cannot be parted into training and test samples; give `test = "
                          "1` or `test = 0` in a TOML file")
-    share = SHARE if description.test is None else description.test
+    share = SHARE if description.test is None else float(description.test)
     tested = min(max(round(share * count), 1), count - 1) if 0 < share < 1 and count > 1 else round(share * count)
     order = np.random.default_rng(description.seed).permutation(count)
     made = {"train": order[tested:], "test": order[:tested]} if share < 1 else {"test": np.arange(count)}
@@ -146,7 +146,7 @@ def _data_set(parts: dict[str, Raw], found: Found, description: Description) -> 
     if task is Task.CLASSIFICATION and names != dataset.names(len(names)):
         description = replace(description, classes=names)
     written = record(replace(description, task=task, preprocessing=replace(description.preprocessing, scale=scale)))
-    origin = {name: len(samples[name]) for name in PARTS if name in samples}
+    origin: dict[str, int | str] = {name: len(samples[name]) for name in PARTS if name in samples}
     if "test" in samples:
         origin["test_digest"] = digest(samples["test"])
     name = _name(description, found)

@@ -177,4 +177,9 @@ def session_of(firmware: Cascade, kind: str, cores: int = 1, **options) -> "Casc
         from concord.firmware.accelerator_session import accelerator_session
 
         return accelerator_session(firmware.first, kind, cores)
+    return cascade_session(firmware, kind, **options)
+
+
+def cascade_session(firmware: Cascade, kind: str, **options) -> CascadeSession:
+    """As `session_of`, without cores that share a memory."""
     return CascadeSession(rows.cascade(kind, [part.config for part in firmware.parts], **options), firmware.parts)

@@ -9,6 +9,7 @@ from concord.spec.isa.assembler import assemble
 from concord.spec.isa.check import check
 from concord.spec.isa.instructions import Op, decode
 from concord.spec.isa.memories import MEMORY_NAMES, VRFS, Mem, depth
+from numpy.typing import DTypeLike
 
 
 def check_shapes(firmware):
@@ -27,7 +28,7 @@ def check_shapes(firmware):
                                  *(section.layer for section in firmware.sections)))
     size, lanes, tiles = config.native_dim, config.mfu_lanes, firmware.tiles
     count = len(tiles.mantissas)
-    wanted = {
+    wanted: dict[str, tuple[np.ndarray, DTypeLike, tuple[int, ...]]] = {
         "words": (firmware.instruction_words, np.uint64, (len(firmware.instruction_words),)),
         "tiles, mantissas": (tiles.mantissas, np.dtype(config.weights.dtype), (count, size, size)),
         "tiles, exponents": (tiles.exponents, np.int8, (count, size)),

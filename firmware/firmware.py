@@ -12,7 +12,7 @@ from concord.golden.host import messages
 from concord.lib.input_axes import InputAxes, check_table
 from concord.lib.several import Results, check
 from concord.spec.host.messages import MessageKind, unpack
-from concord.spec.isa.instructions import Instruction, Op, decode, encode
+from concord.spec.isa.instructions import Instruction, Op, decode, decoded, encode
 from concord.spec.isa.memories import Mem
 from concord.spec.machine.config import Config, preset_name
 
@@ -166,7 +166,7 @@ class Firmware:
     @property
     def uses_entries(self) -> bool:
         """Whether the program reads or writes VectorRf."""
-        instructions = map(decode, self.instruction_words.tolist())
+        instructions = decoded(self.instruction_words.tolist())
         return any(i.op in (Op.V_RD, Op.V_WR) and i.mem == Mem.VECTOR_RF for i in instructions)
 
     @property
@@ -209,7 +209,7 @@ class Firmware:
     @property
     def resumes(self) -> int:
         """Where the program begins if states are kept: the loop, with the registers that are set directly before."""
-        first = self.loop
+        first = self.loop or 0
         while first and (one := decode(int(self.instruction_words[first - 1]))) and one.op is Op.S_WR:
             first -= 1
         return first
@@ -272,6 +272,7 @@ class Firmware:
         if samples.shape[1] != self.inputs or not 1 <= len(samples) <= self.batch or samples.dtype != np.uint16:
             raise ValueError(f"{self.name} takes uint16[1 to {self.batch}, {self.inputs}], not "
                              f"{samples.dtype}{list(samples.shape)}")
+        assert self.input_layout is not None  # see `check_program`
         columns = np.pad(samples.T, ((0, 0), (0, self.batch - len(samples))))
         return self.input_layout.laid(columns.reshape(-1)).reshape(-1, self.config.mfu_lanes)
 
@@ -294,9 +295,10 @@ class Firmware:
         layout, lanes, wanted = self.output_layout, self.config.mfu_lanes, self.output_words
         if len(values) != wanted * lanes:
             raise ValueError(f"{self.name} gives {wanted} words for one input, {len(values) // lanes} came")
-        if self.batch > 1:
-            return layout.taken(values).reshape(self.outputs, self.batch).T
-        return layout.taken(values) if layout else values[: self.outputs]
+        if layout is None:
+            return values[: self.outputs]
+        taken = layout.taken(values)
+        return taken.reshape(self.outputs, self.batch).T if self.batch > 1 else taken
 
 
 def _machine_name(config: Config) -> str:

@@ -2,6 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from concord.firmware import full_precision
@@ -40,7 +41,7 @@ def packed(firmware: Firmware) -> tuple[dict, dict[str, np.ndarray]]:
         arrays["table"] = firmware.table
     if firmware.full_precision is not None:
         arrays |= full_precision.arrays_of(firmware.full_precision)
-    header = {"digest": firmware.config.digest, "config": firmware.config.record()}
+    header: dict[str, Any] = {"digest": firmware.config.digest, "config": firmware.config.record()}
     header |= {name: getattr(firmware, name) for name in ("name", "data", "inputs", "outputs", "loop", "text")}
     header |= {"classes": list(firmware.classes), "sections": [asdict(section) for section in firmware.sections]}
     if firmware.input_words is not None:
@@ -103,8 +104,9 @@ def load_cascade(path: Path, config: Config | None = None) -> Cascade:
     header, arrays = tensor_file.read(SEVERAL if tensor_file.holds(SEVERAL, path) else KIND, path)
     try:
         cascade = _unpacked_cascade(header, arrays)
-        for part in cascade.parts if config else ():
-            check_machine(part, config)
+        for part in cascade.parts:
+            if config is not None:
+                check_machine(part, config)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         reason = f"the file lacks {error}" if isinstance(error, KeyError) else str(error)
         raise ValueError(f"{path}: {reason}") from error
@@ -124,7 +126,8 @@ def _unpacked_cascade(header: dict, arrays: dict[str, np.ndarray]) -> Cascade:
 
 def _section(record: dict) -> Section:
     names = tuple((address, name) for address, name in record.get("names", ()))
-    return Section(**record | {"names": names})
+    fields: dict[str, Any] = record | {"names": names}
+    return Section(**fields)
 
 
 def unpacked(header: dict, arrays: dict[str, np.ndarray]) -> Firmware:
@@ -139,6 +142,7 @@ def unpacked(header: dict, arrays: dict[str, np.ndarray]) -> Firmware:
             f"it says that it is for machine {header['digest']:08x}, but describes {config.digest:08x}; compile again"
         )
     prefix = "vectors."
+    layouts: dict[str, Any] = {name: Layout.from_record(header[name]) for name in _LAYOUTS if name in header}
     return Firmware(
         config=config,
         classes=tuple(header["classes"]),
@@ -160,6 +164,6 @@ def unpacked(header: dict, arrays: dict[str, np.ndarray]) -> Firmware:
         results=from_record(header.get("results")),
         table=arrays.get("table"),
         full_precision=full_precision.from_arrays(arrays, header.get("entries", [])),
-        **{name: Layout.from_record(header[name]) for name in _LAYOUTS if name in header},
+        **layouts,
         **{name: header[name] for name in ("name", "data", "inputs", "outputs", "loop", "text")},
     )

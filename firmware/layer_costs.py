@@ -13,7 +13,7 @@ from concord.firmware.firmware import Firmware
 from concord.firmware.session import Session
 from concord.sim.machines.host import machine
 from concord.spec.host.registers import TIMES, Counter
-from concord.spec.isa.instructions import Instruction, Op, decode, encode
+from concord.spec.isa.instructions import Instruction, Op, decoded, encode
 from concord.spec.machine.config import Config
 
 #: Counters of the cycles in which a pipeline waits.
@@ -103,7 +103,7 @@ def parts(firmware: Firmware, words: Sequence[int]) -> list[ProgramPart]:
 def _depths(words: Sequence[int]) -> list[int]:
     """For each address, the number of loops that contain it."""
     steps = {Op.LOOP: 1, Op.END_LOOP: -1}
-    changes = [steps.get(decode(word).op, 0) for word in words]
+    changes = [steps.get(one.op, 0) for one in decoded(words)]
     return [0, *np.cumsum(changes).tolist()]
 
 
@@ -151,6 +151,7 @@ def alone(session: Session, layer: str) -> LayerCost:
     own = [part for part in parts(session.firmware, words) if part.layers == (layer,)]
     if not own:
         raise ValueError(f"layer {layer!r} has no part of the program to itself; give it no loop with other layers")
-    kept = [word for word in words[:own[0].first] if decode(word).op == Op.S_WR]
+    before = words[:own[0].first]
+    kept = [word for word, one in zip(before, decoded(before), strict=True) if one.op == Op.S_WR]
     program = [*kept, *(word for part in own for word in words[part.first:part.stop]), END]
     return LayerCost(layers=(layer,), counters=session.count(program, None))

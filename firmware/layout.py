@@ -1,6 +1,7 @@
 """How the elements of an image lie in the words that the host sends or receives."""
 
 from dataclasses import asdict, dataclass, fields
+from typing import Any
 
 import numpy as np
 from concord.spec.machine.config import Config
@@ -56,7 +57,9 @@ class Layout:
             ValueError: it lacks an attribute, has an unknown one, or one that no layout has.
         """
         try:
-            return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in record.items()})
+            fields: dict[str, Any] = {
+                name: tuple(value) if isinstance(value, list) else value for name, value in record.items()}
+            return cls(**fields)
         except TypeError as error:
             raise ValueError(f"layout: {error}") from error
 
@@ -73,8 +76,9 @@ class Layout:
     def positions(self) -> tuple[int, int]:
         """Number of positions down and across."""
         sizes = self.rows + sum(self.padding[:2]), self.columns + sum(self.padding[2:])
-        return tuple((size - dilation * (window - 1) - 1) // stride + 1 for size, window, stride, dilation in zip(
+        down, across = ((size - dilation * (window - 1) - 1) // stride + 1 for size, window, stride, dilation in zip(
             sizes, self.window, self.stride, self.dilation, strict=True))
+        return down, across
 
     def order(self) -> np.ndarray:
         """int64[positions, elements], the index in the sample of each element that is sent; -1 for a zero."""

@@ -8,7 +8,7 @@ from concord.golden.schedule.dram import unpack_tile
 from concord.spec.isa.chain import Chain
 from concord.spec.isa.check import Sequencer
 from concord.spec.isa.disassembler import disassemble
-from concord.spec.isa.instructions import ADDRESS_BITS, Instruction, Op, decode, encode
+from concord.spec.isa.instructions import ADDRESS_BITS, Instruction, Op, decoded, encode
 from concord.spec.isa.memories import Mem
 
 
@@ -65,7 +65,7 @@ def resident(firmware: Firmware) -> Firmware:
         The firmware itself, if it loads no tiles, or takes some from the host, or if what a product multiplies by
         changes from pass to pass of a loop, or depends on what the program writes to Dram.
     """
-    instructions = [decode(word) for word in firmware.instruction_words.tolist()]
+    instructions = list(decoded(firmware.instruction_words.tolist()))
     loads = {k for k, one in enumerate(instructions) if one.op == Op.M_RD and one.mem == Mem.DRAM}
     others = any(one.op == Op.M_RD and one.mem == Mem.NET_Q or one.op == Op.MV_MUL and one.base for one in instructions)
     if not loads or others:

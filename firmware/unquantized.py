@@ -47,7 +47,8 @@ class UnquantizedMachine:
         self._firmware, config, self._images = firmware, firmware.config, images
         arithmetic = RealArithmetic(config, activations=activations, binary16=binary16, clips=images.clips)
         self._chosen = _Chosen(frozenset(), self._images, self._images)
-        self._executor = Executor(config, RealMemory(config, images, arithmetic), Counters(), arithmetic)
+        self._arithmetic, self._memory = arithmetic, RealMemory(config, images, arithmetic)
+        self._executor = Executor(config, self._memory, Counters(), arithmetic)
         self._sequencers: dict[int, Sequencer] = {}
         if watch:
             self._executor.trace = lambda chain, address, _, words: watch(
@@ -75,12 +76,12 @@ class UnquantizedMachine:
         firmware, executor = self._firmware, self._executor
         executor.memory.net_in.put(to_real(firmware.words_of(sample)))
         for chain in self._sequencer(len(sample) if firmware.loop is not None else 1).walk():
-            self._chosen.switch(firmware.layer_at(chain.address), executor)
+            self._chosen.switch(firmware.layer_at(chain.address), self._arithmetic, self._memory)
             for _ in executor.run(chain):
                 raise ValueError(f"{firmware.name} waits for more words than one input has: compile again")
         words = np.concatenate([np.zeros(0), *(message.ravel() for message in executor.outputs)])
         executor.outputs.clear()
-        self._chosen.switch(None, executor)
+        self._chosen.switch(None, self._arithmetic, self._memory)
         return firmware.result(words)
 
     def _sequencer(self, steps: int) -> Sequencer:
@@ -111,13 +112,13 @@ class _Chosen:
         self._borders = [(one.address, np.nonzero(one.values != rounded.codes), one.values, rounded.codes)
                          for one, rounded in zip(others.entries, own.entries, strict=True)]
 
-    def switch(self, layer: str | None, executor: Executor):
+    def switch(self, layer: str | None, arithmetic: RealArithmetic, memory: "RealMemory"):
         """Choose the arithmetic and the contents for a chain of a layer; None for those between two inferences."""
         on = layer in self._layers
         if on == self._on:
             return
-        self._on, content, memory = on, self._contents[on], executor.memory
-        executor.arithmetic.activations = executor.arithmetic.binary16 = on
+        self._on, content = on, self._contents[on]
+        arithmetic.activations = arithmetic.binary16 = on
         kept = np.flatnonzero(~memory.matrix.made[:len(content.tiles)])
         memory.matrix.values[kept] = content.tiles[kept]
         memory.biases[:len(content.biases)] = content.biases
@@ -187,6 +188,8 @@ class RealMemory(MachineMemory):
     """
 
     dtype = np.float64
+    entries: RealVectorRf
+    matrix: RealMatrixRf
 
     def __init__(self, config: Config, images: FullPrecision, arithmetic: RealArithmetic):
         lanes, self.vectors = config.mfu_lanes, self.blank_vectors(config)

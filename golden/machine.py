@@ -81,18 +81,18 @@ class Machine:
             self._sequencer = Sequencer(self.config, self.memory.program, self.memory.matrix.modes)
             self.executor.forget()
         self._counted = 0
-        self._run = self._chains()
+        self._run = self._chains(self._sequencer)
 
     def run(self) -> Status:
         """Run until the program is done or waits for input."""
-        if self._run:
+        if self._run and (sequencer := self._sequencer):
             try:
                 next(self._run)
             except StopIteration:
                 self._finish()
             except Violation as violation:
                 self._stop(violation.error, violation.address)
-            self._count()
+            self._count(sequencer)  # a program that waited until this one was done has replaced that of the machine
             self._send_outputs()
         return self.status
 
@@ -145,13 +145,13 @@ class Machine:
         state = Status.RUNNING | Status.WAIT_INPUT if self._run else Status(0)
         return state | self.executor.flags | (Status.DONE if self._done else Status(0))
 
-    def _chains(self) -> Iterator[None]:
-        for chain in self._sequencer.walk():
+    def _chains(self, sequencer: Sequencer) -> Iterator[None]:
+        for chain in sequencer.walk():
             yield from self.executor.run(chain)
 
-    def _count(self):
-        self.counters.add(Counter.INSTRUCTIONS, self._sequencer.executed - self._counted)
-        self._counted = self._sequencer.executed
+    def _count(self, sequencer: Sequencer):
+        self.counters.add(Counter.INSTRUCTIONS, sequencer.executed - self._counted)
+        self._counted = sequencer.executed
 
     def _stop(self, error: Error, address: int):
         self._error, self._error_address = error, address
@@ -216,8 +216,8 @@ class Machine:
         from concord.golden.lazy.lazy_update import one_pass
         from concord.golden.lazy.update_messages import update_of, updated_message
 
-        *block, change = update_of(self.config, message)
-        done = one_pass(*block, change)
+        old, update, exponent, change = update_of(self.config, message)
+        done = one_pass(old, update, exponent, change)
         self._sent.append(updated_message(self.config, message.address, done))
         if not done.repeat:
             for counter, count in ((Counter.LAZY_STEPS, done.steps), (Counter.LAZY_CHANGES, int(change != 0)),

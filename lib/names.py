@@ -5,6 +5,9 @@ import sys
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 from pathlib import Path
+from typing import TypeVar
+
+Kind = TypeVar("Kind", bound=StrEnum)
 
 
 def cleaned(text: str, kept: str = "") -> str:
@@ -25,7 +28,7 @@ def check_printable(what: str, names: Iterable[str]):
                              "cursor; rename it")
 
 
-def named(kind: type[StrEnum], name: str) -> StrEnum:
+def named(kind: type[Kind], name: str) -> Kind:
     """The member of a table of names.
 
     Raises:

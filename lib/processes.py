@@ -11,11 +11,13 @@ from multiprocessing import parent_process
 from multiprocessing.context import SpawnContext, SpawnProcess
 from queue import SimpleQueue
 from types import ModuleType
+from typing import TypeVar
 
 from concord.lib.extras import needing
 from rich.console import Console
 from rich.progress import Progress, TimeElapsedColumn
 
+Result = TypeVar("Result")
 #: Number of worker processes by default.
 CORES = os.cpu_count() or 1
 #: How often a call begins at most, if its worker is lost.
@@ -102,9 +104,9 @@ def executor(
 
 
 def calls(
-    function: Callable, jobs: Iterable[tuple], processes: int, begin: Callable | None = None, arguments: tuple = (), *,
-    scheduler: str = "", extra: str = "",
-) -> Iterator[tuple[tuple, object]]:
+    function: Callable[..., Result], jobs: Iterable[tuple], processes: int, begin: Callable | None = None,
+    arguments: tuple = (), *, scheduler: str = "", extra: str = "",
+) -> Iterator[tuple[tuple, Result]]:
     """Call a function for every job in worker processes; the other arguments are those of `executor`.
 
     Args:
@@ -120,7 +122,7 @@ def calls(
             yield chosen[number], result
 
 
-def results(pool: Executor, function: Callable, jobs: Sequence[tuple]) -> Iterator[tuple[int, object]]:
+def results(pool: Executor, function: Callable[..., Result], jobs: Sequence[tuple]) -> Iterator[tuple[int, Result]]:
     """The number of each job and the result of its call, once, in the order in which the calls end.
 
     A call that the executor has lost, and therefore cancelled, begins again, up to `TRIES` times. After an error, calls

@@ -11,7 +11,7 @@ from functools import cached_property
 from math import prod
 
 import numpy as np
-from concord.datasets.fitting import Interface
+from concord.datasets.interface import Interface
 from concord.lib.input_axes import InputAxes, check_table
 from concord.lib.several import Results
 from concord.net.ops.operator import Operator, Shape, TensorType

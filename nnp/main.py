@@ -1,6 +1,7 @@
 """The `nnp` command. The file of each command imports most modules only when the command runs."""
 
 import ast
+from collections.abc import MutableMapping
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -16,18 +17,20 @@ from typer.main import get_command
 class Commands(TyperGroup):
     """The commands, each of which is imported when it is asked for."""
 
-    def resolve_command(self, ctx: typer.Context, args: list[str]):
+    commands: MutableMapping
+
+    def resolve_command(self, ctx, args: list[str]):
         """The command of the first word. An error proposes a command that is spelled like it."""
         if args and args[0] not in concord.COMMANDS:
             for name in concord.COMMANDS:
                 self.get_command(ctx, name)
         return super().resolve_command(ctx, args)
 
-    def list_commands(self, ctx: typer.Context):
+    def list_commands(self, ctx):
         """Names of the commands, in the order of the help."""
         return list(concord.COMMANDS)
 
-    def get_command(self, ctx: typer.Context, cmd_name: str):
+    def get_command(self, ctx, cmd_name: str):
         """The command of a name; None if there is none."""
         if cmd_name not in concord.COMMANDS:
             return None
@@ -42,7 +45,7 @@ class Commands(TyperGroup):
             self.commands[cmd_name].name = cmd_name  # a group has none of its own
         return self.commands[cmd_name]
 
-    def format_help(self, ctx: typer.Context, formatter):
+    def format_help(self, ctx, formatter):
         """The help of all commands, which are read in their files: importing them would take most of its time."""
         imported = self.commands
         self.commands = {name: TyperCommand(name, help=_help(*module)) for name, module in concord.COMMANDS.items()}

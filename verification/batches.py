@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from concord.datasets.samples import Samples
@@ -18,11 +18,15 @@ from concord.spec.host.registers import EVENTS, Counter
 from concord.spec.isa.memories import Mem
 from concord.spec.machine.config import Config
 
+if TYPE_CHECKING:
+    from concord.firmware.accelerator_session import AcceleratorSession
+
 #: Counters that hold the largest value so far; all others are sums.
 LARGEST = (Counter.EXCESS_PARTIAL, Counter.EXCESS_PRODUCT, Counter.EXCESS_OUTPUT)
 
-_sessions: dict[str, CascadeSession] = {}  # The sessions of this worker process, by kind of machine.
-_firmware: Cascade | None = None
+#: The sessions of this worker process, by kind of machine, and their firmware, which `_begin` sets.
+_sessions: "dict[str, CascadeSession | AcceleratorSession]" = {}
+_firmware: Cascade
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -52,11 +56,11 @@ def run_batch(kind: str, samples: list[np.ndarray], first: int, keep_state: bool
     outputs = np.stack([session.infer(sample, keep_state=index > 0) for index, sample in enumerate(samples)]
                        ) if keep_state else session.infer_all(samples)
     return Outcome(outputs=outputs, counters=session.counters(), memories={first: session.memories()},
-                   cycles=session.cycles if cores > 1 else 0)
+                   cycles=0 if isinstance(session, CascadeSession) else session.cycles)
 
 
 def run_all(
-    firmware: Cascade, samples: Samples, kinds: list[str], *, jobs: int, progress: Callable[[str, int], None],
+    firmware: Cascade, samples: Samples, kinds: Sequence[str], *, jobs: int, progress: Callable[[str, int], None],
     keep_state: bool = False, cores: int = 1, scheduler: str = "",
 ) -> dict[str, Outcome]:
     """Run all samples on every kind of machine.

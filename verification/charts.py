@@ -122,7 +122,8 @@ def layers(verified: Verified) -> str:
     for row, cost in enumerate(verified.costs):
         axes.barh(row, cost.cycles, 0.8, color="#dee2e6", label=None if row else "all cycles")
         left = 0
-        for counter, (state, colour) in zip(UNITS["tile engines"], COLOURED.items(), strict=True):
+        engines = (counter for counter in UNITS["tile engines"] if counter is not None)
+        for counter, (state, colour) in zip(engines, COLOURED.items(), strict=True):
             width = max(0, cost.counters[counter])  # a difference of waits may be negative
             axes.barh(row, width, 0.5, left, color=colour, label=None if row else state)
             left += width

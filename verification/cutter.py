@@ -9,7 +9,7 @@ from concord.firmware.session import Session
 from concord.sim.machines.host import machine
 from concord.sim.machines.kinds import MachineKind
 from concord.spec.host.registers import Counter
-from concord.spec.isa.instructions import Instruction, Op, decode, encode
+from concord.spec.isa.instructions import Instruction, Op, decoded, encode
 
 END = encode(Instruction(op=Op.END))
 MARGIN = 200  #: Number of clock cycles by which a waveform begins before its chain.
@@ -55,11 +55,12 @@ class Cutter:
 
     def __init__(self, firmware: Firmware, steps: int):
         self._words = firmware.program(steps)
-        self._ops = [decode(word).op for word in self._words]
+        instructions = list(decoded(self._words))
+        self._ops = [one.op for one in instructions]
         blocks = [_Block()]
         for address, op in enumerate(self._ops):
             if op == Op.LOOP:
-                blocks.append(_Block(count=decode(self._words[address]).a))
+                blocks.append(_Block(count=instructions[address].a))
             elif op == Op.END_LOOP:
                 loop = blocks.pop()
                 blocks[-1].parts.append(loop)
@@ -80,7 +81,9 @@ class Cutter:
             return Cut(instruction_words=[END], first=-1, end=-1, step=None)
         addresses, step = self._first(self._whole, chains)
         words = [self._words[one] if isinstance(one, int) else encode(one) for one in addresses]
-        end = first = addresses[-1]
+        end = addresses[-1]
+        assert isinstance(end, int)  # a chain ends in the program itself
+        first = end
         while self._ops[first] not in (Op.V_RD, Op.M_RD):
             first -= 1
         return Cut(instruction_words=[*words, END], first=first, end=end, step=step)

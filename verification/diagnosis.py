@@ -15,7 +15,7 @@ from concord.firmware.firmware import Firmware
 from concord.firmware.session import Session
 from concord.sim.machines.host import machine
 from concord.spec.isa.disassembler import disassemble_word
-from concord.spec.isa.instructions import Op, decode
+from concord.spec.isa.instructions import Op, decoded
 from concord.spec.isa.memories import MEMORY_NAMES, Mem
 from concord.verification.cutter import Cut, Cutter
 
@@ -191,8 +191,7 @@ def _partings(left: dict[Mem, np.ndarray], right: dict[Mem, np.ndarray]) -> list
 
 def _writer(firmware: Firmware, cut: Cut, mem: Mem) -> int:
     """Address of the chain's `v_wr` to `mem`; address of its end if the chain does not write `mem`."""
-    for address in range(cut.first, cut.end):
-        instruction = decode(int(firmware.instruction_words[address]))
+    for address, instruction in enumerate(decoded(firmware.instruction_words[cut.first:cut.end].tolist()), cut.first):
         if instruction.op == Op.V_WR and instruction.mem == mem:
             return address
     return cut.end

@@ -144,7 +144,8 @@ def split_errors(model: Model, firmware: Firmware, images: Mapping[MemoryNumbers
     errors = {layer: dict(zip(PARTS, np.sqrt(found[:-1] / max(found[-1], _TINY)).tolist(), strict=True))
               for layer, found in sums.items()}
     for layer in errors.keys() - {OUTPUT}:
-        found = None if None in apart[layer] else sum(apart[layer]) / max(np.square(wanted[layer]).sum(), _TINY)
+        whole = [each for each in apart[layer] if each is not None]
+        found = None if len(whole) < len(samples) else sum(whole) / max(np.square(wanted[layer]).sum(), _TINY)
         errors[layer]["compiler"] = found if found is None else float(np.sqrt(found))
         # Where the outputs are right, a layer with another result is only written in an order that is not known here.
         if found is None or errors[OUTPUT]["compiler"] <= ROUNDING < errors[layer]["compiler"]:

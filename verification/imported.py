@@ -103,17 +103,19 @@ def opened(
             why = "it runs samples" if same else "a network in float32 is quantised by samples"
             raise ValueError(f"{request.location}: {why} of its data; give --data LOCATION, which is {FORMS}; or "
                              "--inputs FILE.npy, samples without labels")
-        data = None if given.inputs else given.read or read_data(given.data, order=given.order)
+        data = None if given.inputs else given.read or read_data(given.data or "", order=given.order)
         if data is not None:
-            chosen = sample_range(given.samples, given.first, len(data.tested(given.data)), given.default)
+            chosen = sample_range(given.samples, given.first, len(data.tested(given.data or data.name)), given.default)
         source = None if same else opened_source(network, data, given.inputs, given.order)
-        calibrating = "" if same else f"{len(source.calibration)} samples to calibrate, "
+        calibrating = "" if source is None else f"{len(source.calibration)} samples to calibrate, "
         test = None if data is None else data.test
         note.text = f"{calibrating}{'' if test is None else f'{len(test)} to test'}".rstrip(", ")
     with steps.step("compare with the network's own tool") as note:
-        comparison = of_array(
-            network, original, read_numbers(given.inputs), str(given.inputs), given.order
-        ) if data is None else of_data(network, original, data, chosen)
+        if data is None:
+            assert given.inputs is not None  # one of both is there
+            comparison = of_array(network, original, read_numbers(given.inputs), str(given.inputs), given.order)
+        else:
+            comparison = of_data(network, original, data, chosen)
         note.text = str(comparison)
     if data is not None:
         request = replace(request, source=replace(given, read=data))

@@ -9,14 +9,18 @@ import numpy as np
 from concord.datasets.arrays import read_numbers
 from concord.datasets.dataset import SHIPPED
 from concord.datasets.description import ORIGIN
-from concord.datasets.fitting import Interface, arranged, fitted
+from concord.datasets.fitting import arranged, fitted
+from concord.datasets.interface import Interface
 from concord.datasets.measures import remark, scored
 from concord.datasets.read import digest, read_data
 from concord.datasets.samples import NO_DATA, DataSet, Samples, Task, sample_range
+from concord.firmware.cascade import Cascade
 from concord.firmware.firmware import Firmware
 from concord.lib.input_axes import InputAxes, Order
 from concord.net.model import Model
 
+#: What holds a network and says what it takes and gives.
+Held = Firmware | Cascade | Model
 #: Most samples that a sentence names.
 NAMED = 5
 #: Number of random samples that `read_or_draw` makes.
@@ -96,7 +100,7 @@ class Inputs:
         return enumerate(self.samples, self.chosen.start)
 
 
-def read(network: Firmware | Model, source: InputSource) -> Inputs:
+def read(network: Held, source: InputSource) -> Inputs:
     """Read the inputs that a source chooses for a network.
 
     Raises:
@@ -112,7 +116,8 @@ def read(network: Firmware | Model, source: InputSource) -> Inputs:
     elif source.data is not None or network.inputs:
         name, data = network.data if source.data is None else source.data, fitting(
             network, source.data, source.read, source.order)
-        found, task = data.test, task if data.test.labels is None else data.task
+        found = data.tested(name)
+        task = task if found.labels is None else data.task
     else:
         name, found = "nothing", Samples(inputs=np.zeros((1, 0), np.uint16))
     _check_steps(network, name, found)
@@ -126,7 +131,7 @@ def read(network: Firmware | Model, source: InputSource) -> Inputs:
                   notes=data.notes if data else notes)
 
 
-def read_or_draw(network: Firmware, source: InputSource) -> Inputs:
+def read_or_draw(network: Firmware | Cascade, source: InputSource) -> Inputs:
     """The inputs that a source chooses, or random ones if it names no location and the network has no shipped test set.
 
     Random inputs are normally distributed, with 5 time steps where any number is right.
@@ -143,7 +148,7 @@ def read_or_draw(network: Firmware, source: InputSource) -> Inputs:
     return Inputs(samples=samples.part(chosen), chosen=chosen, name="random numbers", odd="")
 
 
-def _check_steps(network: Firmware | Model, name: str, samples: Samples):
+def _check_steps(network: Held, name: str, samples: Samples):
     """Refuse sequences that are not as long as a network with a fixed number of time steps needs them."""
     if network.steps is not None:
         lengths = [samples.inputs.shape[1]] if samples.lengths is None else samples.lengths.tolist()
@@ -177,7 +182,7 @@ def _listed(rows: Sequence[int]) -> str:
     return f"sample{'s' * (len(rows) > 1)} {text}" + f" and {len(rows) - NAMED:,} more" * (len(rows) > NAMED)
 
 
-def interface(network: Firmware | Model) -> Interface:
+def interface(network: Held) -> Interface:
     """What a network takes and gives. One that comes from no file takes what its first layers take."""
     axes = network.axes or InputAxes(shape=network.image or (network.inputs,))
     return Interface(name=network.name, axes=axes, sequence=network.recurrent, outputs=network.outputs,
@@ -185,7 +190,7 @@ def interface(network: Firmware | Model) -> Interface:
                      table=network.table)
 
 
-def fitting(network: Firmware | Model, location: str | None, data: DataSet | None = None, order: Order | None = None
+def fitting(network: Held, location: str | None, data: DataSet | None = None, order: Order | None = None
             ) -> DataSet:
     """A data set with test samples that fit a network.
 
@@ -205,9 +210,8 @@ def fitting(network: Firmware | Model, location: str | None, data: DataSet | Non
     where = location or network.data
     if data is None:
         data = read_data(network.data) if location is None else read_data(location, network.description, order)
-    data.tested(where)
     task = getattr(network, "task", data.task)
-    if data.test.labels is not None and task is not data.task and network.data != NO_DATA:
+    if data.tested(where).labels is not None and task is not data.task and network.data != NO_DATA:
         raise ValueError(f"{where}: the data are for {data.task}, but {network.name} was made for {task}; write "
                          f"`task = \"{task}\"` in a TOML file that describes them, or name other data")
     data = fitted(data, interface(network), where)
@@ -216,15 +220,18 @@ def fitting(network: Firmware | Model, location: str | None, data: DataSet | Non
         note = (f"{network.name} does not say in which order the file of its network has the axes of a sample: they "
                 "are taken as channels, rows and columns")
         data = replace(data, notes=(*data.notes, note))
-    if data.test.labels is not None:
-        _check_labels(network, data, where)
+    test = data.tested(where)
+    if test.labels is not None:
+        _check_labels(network, data.task, test, test.labels, where)
     return data
 
 
 def is_own(model: Model, data: DataSet) -> bool:
     """Whether the test samples are those for which a model keeps the predictions of its float networks."""
     known = _digest(model.description)
-    return data.name == model.data if known is None else known == (_digest(data.description) or digest(data.test))
+    if known is None:
+        return data.name == model.data
+    return known == (_digest(data.description) or digest(data.tested(data.name)))
 
 
 def _digest(description: str) -> str | None:
@@ -235,19 +242,18 @@ def _digest(description: str) -> str | None:
         return None
 
 
-def _check_labels(network: Firmware | Model, data: DataSet, location: str):
+def _check_labels(network: Held, task: Task, test: Samples, labels: np.ndarray, location: str):
     """Refuse labels that the network's outputs cannot have."""
-    labels = data.test.labels
-    match data.task:
-        case Task.CLASSIFICATION if network.outputs % data.test.steps:
-            raise ValueError(f"{location}: a sample has a class for each of {data.test.steps} time steps or pixels, "
+    match task:
+        case Task.CLASSIFICATION if network.outputs % test.steps:
+            raise ValueError(f"{location}: a sample has a class for each of {test.steps} time steps or pixels, "
                              f"{network.name} has {network.outputs} outputs; name another test set with --data")
-        case Task.CLASSIFICATION if labels.max() >= network.outputs // data.test.steps:
+        case Task.CLASSIFICATION if labels.max() >= network.outputs // test.steps:
             raise ValueError(f"{location}: the test set has class {labels.max()}, {network.name} has "
-                             f"{network.outputs // data.test.steps} outputs; name another one with --data")
+                             f"{network.outputs // test.steps} outputs; name another one with --data")
         case Task.REGRESSION if labels.shape[1] != network.outputs:
             raise ValueError(f"{location}: each sample has {labels.shape[1]} targets, {network.name} has "
                              f"{network.outputs} outputs; name the columns of the targets as `labels` in a TOML file")
-        case Task.ANOMALY if not scored(network.outputs, data.test):
+        case Task.ANOMALY if not scored(network.outputs, test):
             raise ValueError(f"{location}: anomalies are scored by one output, or by as many as there are inputs; "
                              f"{network.name} has {network.outputs}")

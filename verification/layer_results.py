@@ -61,9 +61,10 @@ class Writes:
 
 def units(model: Model) -> list[Unit]:
     """The units in which results of a model are written."""
-    found = {(1.0, 0.0): None}
+    found: dict[Unit, None] = {(1.0, 0.0): None}
     for layer in (layer for layer in model.layers if isinstance(layer, IntegerRows)):
-        found |= {tuple(map(float, layer.real[end])): None for end in ("input", "output") if end in layer.real}
+        found |= {(float(scale), float(offset)): None for scale, offset in (
+            layer.real[end] for end in ("input", "output") if end in layer.real)}
         if layer.quant_scale is not None:
             factor = to_real(layer.quant_scale[0])
             shift = 0.0 if layer.quant_offset is None else to_real(layer.quant_offset[0])

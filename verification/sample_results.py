@@ -181,7 +181,7 @@ def layer_errors(model: Model, samples: Samples) -> dict[str, float]:
 
     The result is empty if the model file has no FP32 network, or no sample is finite.
     """
-    finite = np.isfinite(samples.inputs.view(np.float16)).reshape(len(samples), -1).all(axis=1)
+    finite = np.asarray(np.isfinite(samples.inputs.view(np.float16)).reshape(len(samples), -1).all(axis=1))
     if not finite.any() or float_network(model) is None:
         return {}
     samples = samples.part(finite)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from concord.compiler.explain import explain
 from concord.compiler.network import Compiled
 from concord.datasets import measures
+from concord.firmware.cascade_session import Streamed
 from concord.firmware.layer_costs import WAITS, LayerCost, wait_title
 from concord.lib.several import listed
 from concord.spec.host.registers import Counter
@@ -77,7 +78,7 @@ def verify_table(done: list[Verified]) -> Table:
 
 def verify_rows(done: list[Verified]) -> dict[str, list[str]]:
     """The lines of that table by name, each with one value for each model."""
-    lines = {
+    lines: dict[str, Callable[[Verified], str]] = {
         "machine": lambda v: f"{_count(v)}{v.request.kind}, preset {v.preset}",
         "samples": lambda v: f"{len(v.samples)} of {v.source}",
     }
@@ -130,8 +131,10 @@ def cost_table(verified: Verified) -> Table:
 
 def split_table(verified: Verified) -> Table:
     """A table of the parts of the error of each layer."""
-    return layer_table(f"errors of {verified.request.path.stem}, relative, {verified.split.samples} samples",
-                        verified.split.rows)
+    split = verified.split
+    assert split is not None  # `--errors`
+    return layer_table(f"errors of {verified.request.path.stem}, relative, {split.samples} samples",
+                        split.rows)
 
 
 def layer_table(title: str, cells: list[list[str]]) -> Table:
@@ -232,21 +235,21 @@ def _count(verified: Verified) -> str:
     return f"{len(verified.parts)} x " if len(verified.parts) > 1 else ""
 
 
-def _clocked(line: Callable[[Verified], str]) -> Callable[[Verified], str]:
+def _clocked(line: Callable[[Verified, Streamed], str]) -> Callable[[Verified], str]:
     """A line of the table for several machines that have a clock."""
-    return lambda v: line(v) if v.streamed else "none on golden" if len(v.parts) > 1 else ""
+    return lambda v: line(v, v.streamed) if v.streamed else "none on golden" if len(v.parts) > 1 else ""
 
 
 #: Further lines of the table if there are several machines: their names, and the value for one network.
 SEVERAL = {
     "cut after": lambda v: ", ".join(v.compiled.cascade.cuts),
     "bits, golden and one large golden machine": lambda v: "" if v.large_bits is None else str(v.large_bits),
-    "cycles from result to result": _clocked(lambda v: f"{v.streamed.interval:,.0f}"),
+    "cycles from result to result": _clocked(lambda v, streamed: f"{streamed.interval:,.0f}"),
     "one machine, cycles per inference": _clocked(
-        lambda v: f"{v.single.latency:,}" if v.single else "the network does not fit"),
-    "one machine, cycles from result to result": _clocked(lambda v: f"{v.single.interval:,.0f}" if v.single else ""),
+        lambda v, _: f"{v.single.latency:,}" if v.single else "the network does not fit"),
+    "one machine, cycles from result to result": _clocked(lambda v, _: f"{v.single.interval:,.0f}" if v.single else ""),
     "throughput beside one machine": _clocked(
-        lambda v: f"{v.single.interval / v.streamed.interval:.2f} times" if v.single else ""),
+        lambda v, streamed: f"{v.single.interval / streamed.interval:.2f} times" if v.single else ""),
 }
 
 

@@ -153,7 +153,8 @@ class TwinSource:
         self._runtime = RUNTIMES[framework]
         made = self._runtime.opened(path)
         made = made.to(device) if device else made
-        self._twin = self._runtime.compile(made) if compiled else made
+        compile = self._runtime.compile if compiled else None
+        self._twin = made if compile is None else compile(made)
 
     def infer(self, samples: np.ndarray) -> np.ndarray:
         """Outputs uint16[batch, outputs] of input patterns uint16[batch, ...]."""

@@ -9,7 +9,7 @@ from concord.compiler.cascade import CompiledCascade
 from concord.compiler.network import without_loads
 from concord.datasets.samples import Samples
 from concord.firmware.cascade import Cascade
-from concord.firmware.cascade_session import Streamed, session_of
+from concord.firmware.cascade_session import Streamed, cascade_session
 from concord.firmware.firmware_file import load_cascade
 from concord.firmware.layer_costs import measured_costs
 from concord.lib.progress import Steps, shown
@@ -27,7 +27,7 @@ from concord.workflows.results import described
 from concord.workflows.storage import FileKind, kind_of, read_model
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import Progress
+from rich.progress import Progress, TaskID
 
 if TYPE_CHECKING:
     from concord.firmware.full_precision import FullPrecision
@@ -69,7 +69,7 @@ def prepare(request: Request, console: Console, steps: Steps | None = None) -> P
         note.text = _describe(preset, compiled) + ("" if request.preset else golden_only(preset))
     return Prepared(
         request=request, model=model, inputs=inputs, preset=preset, compiled=compiled, steps=steps, images=images,
-        single=single and single.firmware, large=large and large.firmware)
+        single=single.firmware if single else None, large=large.firmware if large else None)
 
 
 def _images(model: Model, compiled: CompiledCascade) -> "dict[MemoryNumbers, FullPrecision]":
@@ -197,7 +197,7 @@ def _throughput(prepared: Prepared) -> tuple[Streamed, Streamed | None]:
     chosen = list(map(samples.one, streamed_samples(samples)))
 
     def stream(cascade: Cascade) -> Streamed:
-        with session_of(cascade, kind) as session:
+        with cascade_session(cascade, kind) as session:
             return session.stream(chosen)
 
     return stream(prepared.compiled.cascade), stream(Cascade.of(prepared.single)) if prepared.single else None
@@ -221,7 +221,7 @@ def _describe(preset: str, compiled: CompiledCascade) -> str:
 def _run(cascade: Cascade, samples: Samples, request: Request, console: Console) -> dict[str, Outcome]:
     kinds = list(dict.fromkeys([MachineKind.GOLDEN, request.kind]))
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bars:
-        tasks = {kind: bars.add_task(kind, total=len(samples)) for kind in kinds}
+        tasks: dict[str, TaskID] = {kind: bars.add_task(kind, total=len(samples)) for kind in kinds}
         jobs = 1 if request.kind.port else request.jobs  # one program at a time has the port
         return batches.run_all(cascade, samples, kinds, jobs=jobs, keep_state=request.keep_state,
                                cores=request.wish.cores, scheduler=request.scheduler,

@@ -331,7 +331,7 @@ def begun(own: "Model | None", other: "Model | None", asked: "QuantizationOption
     if own and other:
         raise ValueError(f"{own.name}: a model is trained on from its own numbers: leave --start-from out")
     if own is None:
-        return other and Begun(model=other, whole=False), asked
+        return Begun(model=other, whole=False) if other else None, asked
     found = Begun(model=own, whole=True)
     if asked.only_widths != type(asked)(preset=asked.preset) or asked.layers:
         raise ValueError(f"{own.name}: a model keeps its widths under training: leave out the options that choose "

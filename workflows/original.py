@@ -133,17 +133,21 @@ def of_data(network: Graph, original: Original | None, data: DataSet, chosen: sl
         ValueError: outputs or measures differ by more than rounding explains.
     """
     takes = network.interface
-    part = next(name for name in ("test", "train", "calibration") if data.parts()[name] is not None)
-    tokens = tokens_of(data.parts()[part].part(chosen), takes)
+    tokens = tokens_of(_first(data).part(chosen), takes)
     if takes.sequence and tokens is None:
         data = data.as_sequences(int(np.prod(takes.axes.shape)))
-    given = data.parts()[part].part(chosen)
-    ours = fitted(data, takes).parts()[part].part(chosen)
+    given = _first(data).part(chosen)
+    ours = _first(fitted(data, takes)).part(chosen)
     numbers = real(given.inputs) if tokens is None else tokens
     if tokens is None and (data.order is Order.MACHINE or data.image):
         numbers = _turned_back(network, real(ours.inputs))
     return _compared(network, original, data.name, numbers, ours, data.task,
                      given if data.task is Task.ANOMALY else ours)
+
+
+def _first(data: DataSet) -> Samples:
+    """Test samples; where there are none, samples for training or calibration."""
+    return next(part for part in (data.test, data.train, data.calibration) if part is not None)
 
 
 def of_array(network: Graph, original: Original | None, array: np.ndarray, location: str,

@@ -3,7 +3,7 @@
 import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from concord.datasets import measures
@@ -109,9 +109,10 @@ def model_of(made: Kept, name: str, data: DataSet | None, command: str) -> Model
     test = None if data is None else data.test
     task = Task.NONE if data is None else data.task
     outputs, figures = made.layers[-1].outputs, {}
-    fields = {
+    fields: dict[str, Any] = {
         "name": name, "layers": made.layers, "sources": made.sources, "task": task,
-        "data": NO_DATA if test is None else data.name, "description": "" if data is None else data.description,
+        "data": NO_DATA if data is None or test is None else data.name,
+        "description": "" if data is None else data.description,
         "preprocessing": "numbers as the description of the data says, each rounded to binary16",
         "classes": _classes(data, task, outputs), "axes": made.network.input_axes}
     predictions = np.zeros(0, np.uint8)
@@ -151,8 +152,10 @@ def difference(made: Kept, model: Model, data: DataSet | None, imported: "Import
     file = made.network.forward(numbers)
     wrong = codes = largest = 0
     for name, (layer, of) in made.quantizers.items():
-        apart = np.abs(traces[layer].codes - of.stored - np.rint(file[name].reshape(len(x), -1) / of.step))
-        wrong, codes, largest = wrong + np.count_nonzero(apart), codes + apart.size, max(largest, int(apart.max()))
+        found = traces[layer].codes
+        assert found is not None  # a layer that reads a quantiser has one product
+        apart = np.abs(found - of.stored - np.rint(file[name].reshape(len(x), -1) / of.step))
+        wrong, codes, largest = wrong + int(np.count_nonzero(apart)), codes + apart.size, max(largest, int(apart.max()))
     ours = real(traces[model.before_end.layers[-1].name].outputs)
     theirs, ours, by = _theirs(imported, numbers, ours, file[made.network.nodes[-1].name])
     return FileDifference(
@@ -175,10 +178,8 @@ def _theirs(imported: "Imported | None", x: np.ndarray, ours: np.ndarray, file: 
 
 def _inputs(made: Kept, data: DataSet | None) -> tuple[np.ndarray, str]:
     """uint16[samples, inputs] of data, or random ones within the range of the first quantisers; and what they are."""
-    parts = {} if data is None else data.parts()
     for name in ("test", "train", "calibration"):
-        part = parts.get(name)
-        if part is not None and len(part):
+        if data is not None and (part := data.parts()[name]):
             chosen = part.first(SAMPLES)
             return chosen.inputs, f"{len(chosen)} {name} samples of {data.name}"
     ahead, scale, offset = {INPUT}, 1.0, 0.0

@@ -183,7 +183,7 @@ def _first(error: ValueError) -> str:
     return " ".join(str(error).splitlines()[:2])
 
 
-def _larger(models: Mapping[str, Model], location: str) -> str:
+def _larger(models: dict[str, Model], location: str) -> str:
     """Advice on a machine that would take a network, of which there are models for some presets; "" without one."""
     if not location:
         return ""

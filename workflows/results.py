@@ -2,7 +2,8 @@
 
 import csv
 import io
-from collections.abc import Sequence
+import zipfile
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -93,7 +94,7 @@ def summary(results: np.ndarray, samples: Samples, task: Task = Task.CLASSIFICAT
         task:    What the network does.
     """
     found = measure(task, real(results), samples)
-    if not found:
+    if not found or samples.labels is None:
         return f"{len(results)} samples"
     if task is Task.CLASSIFICATION:
         count = f"{(samples.labels != UNLABELLED).sum():,} time steps or pixels" if samples.steps > 1 else len(results)
@@ -101,7 +102,7 @@ def summary(results: np.ndarray, samples: Samples, task: Task = Task.CLASSIFICAT
     return f"{described(found)} of {len(results)} samples"
 
 
-def described(measures: dict[str, float]) -> str:
+def described(measures: Mapping[str, float]) -> str:
     """Measures by name, as text."""
     return ", ".join(f"{name} {text(name, value)}" for name, value in measures.items())
 
@@ -131,7 +132,10 @@ def write_outputs(path: Path, outputs: np.ndarray, classes: Sequence[str], sampl
         rows.writerow(["sample", *columns(several, numbers.shape[1])])
         rows.writerows([first + row, *values] for row, values in enumerate(numbers.tolist()))
     elif path.suffix == ".npz":
-        np.savez(binary, **apart(numbers, several) or {"output": arrays})
+        with zipfile.ZipFile(binary, "w") as archive:  # not `np.savez`: an output may be called `file`, as its argument
+            for name, array in (apart(numbers, several) or {"output": arrays}).items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, array)
     else:
         np.save(binary, arrays)
     write_all(path.parent, {path.name: text.getvalue() or binary.getvalue()})

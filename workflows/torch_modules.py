@@ -180,6 +180,7 @@ def _export(module: "torch.nn.Module", inputs: tuple, path: Path):
                 return
     finally:
         module.train(training)
+    assert error is not None  # one way was tried at least
     raise ValueError(f"{type(module).__name__}: PyTorch cannot export it to ONNX with this example: {_reason(error)}"
                      ) from error
 

@@ -78,6 +78,7 @@ class Attempts:
         ours, theirs = context.Pipe(duplex=False)
         process = context.Process(target=self._loads, args=(seed, last, end, theirs))
         process.start()
+        assert process.pid is not None  # it has been started
         theirs.close()
         try:
             while self._answers(ours, process.pid):

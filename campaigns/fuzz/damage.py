@@ -5,6 +5,7 @@ import random
 import re
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from concord.spec.isa.assembler import assemble
@@ -22,16 +23,16 @@ WORDS = ("", "nan", "inf", "-1", "0", "1e999", "1e-999", "0x10", "9" * 5000, "1_
 
 def bytes_changed(content: bytes, rng: random.Random) -> bytes:
     """Bytes of which the end is missing, or some have other values, or a part is there twice or is missing."""
-    content = bytearray(content)
+    changed = bytearray(content)
     if not content or rng.random() < 0.2:
-        return bytes(content[:rng.randint(0, len(content))])
+        return content[:rng.randint(0, len(content))]
     for _ in range(rng.randint(1, 4)):
-        first, length = rng.randrange(len(content) + 1), rng.choice((1, 1, 1, 2, 4, 8, 50))
-        part = content[first:first + length]
-        content[first:first + length] = rng.choice((
+        first, length = rng.randrange(len(changed) + 1), rng.choice((1, 1, 1, 2, 4, 8, 50))
+        part = changed[first:first + length]
+        changed[first:first + length] = rng.choice((
             rng.randbytes(len(part)), b"", part * 2, bytes(len(part)), b"\xff" * len(part),
             bytes(byte ^ 1 << rng.randrange(8) for byte in part)))
-    return bytes(content)
+    return bytes(changed)
 
 
 def text_changed(text: str, rng: random.Random) -> str:
@@ -72,8 +73,8 @@ def array_changed(array: np.ndarray, rng: random.Random) -> np.ndarray:
             with np.errstate(all="ignore"):
                 return flat.reshape(array.shape).astype(kind)
         case 4 if flat.size:
-            kind = np.dtype(np.uint8) if flat.dtype == bool else flat.dtype
-            info = np.finfo(kind) if kind.kind == "f" else np.iinfo(kind)
+            held: Any = np.dtype(np.uint8) if flat.dtype == bool else flat.dtype
+            info = np.finfo(held) if held.kind == "f" else np.iinfo(held)
             values = [info.min, info.max, 0, 1] + ([np.nan, np.inf] if flat.dtype.kind == "f" else [])
             flat[rng.randrange(flat.size)] = rng.choice(values)
             return flat.reshape(array.shape)

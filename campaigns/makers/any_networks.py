@@ -117,7 +117,8 @@ def both_directions(rng: np.random.Generator, config: Config, block: bool) -> Mo
 
 def images(rng: np.random.Generator, config: Config, block: bool) -> Model:
     """Convolutions of any geometry and groups, pooling, sums and concatenations, and one of four ends."""
-    shape = int(rng.integers(1, 6)), *(int(size) for size in rng.integers(3, 11, 2))
+    channels, (rows, columns) = int(rng.integers(1, 6)), rng.integers(3, 11, 2).tolist()
+    shape = channels, rows, columns
     made = ImageNetworkMaker(rng, config, shape, block=block)
     sizes = [config.native_dim, 2 * config.native_dim] if block else [3, 5, 8, 20]
     stride = tuple(rng.integers(1, 3, 2).tolist())

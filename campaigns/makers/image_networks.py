@@ -59,7 +59,7 @@ class ImageNetworkMaker:
         else:
             layer = image_lowering.convolution(
                 self._rows(name, outputs, columns, unsigned, offset, activation, real), shape=shape,
-                kernels=(outputs, shape[0] // groups, *size), groups=groups, **options)
+                kernels=(outputs, shape[0] // groups, size[0], size[1]), groups=groups, **options)
         return self._add(layer, (source,), layer.made, self.places[source] if groups == outputs == shape[0] else None)
 
     def average(self, source: str, size, **options) -> str:
@@ -142,9 +142,10 @@ class ImageNetworkMaker:
 def geometry(rng: np.random.Generator, shape: tuple[int, int, int], largest: int = 3) -> tuple[tuple[int, int], dict]:
     """The size of a random window, and its stride, padding and dilation, for which an image has a position at least."""
     while True:
-        size = tuple(int(n) for n in rng.integers(1, largest + 1, 2))
-        window = Window(size=size, stride=_pair(rng, 1, 3), dilation=_pair(rng, 1, 2),
-                        padding=tuple(int(n) for n in rng.integers(0, 3, 4)))
+        rows, columns = rng.integers(1, largest + 1, 2).tolist()
+        size, stride, dilation = (rows, columns), _pair(rng, 1, 3), _pair(rng, 1, 2)
+        top, bottom, left, right = rng.integers(0, 3, 4).tolist()
+        window = Window(size=size, stride=stride, dilation=dilation, padding=(top, bottom, left, right))
         if min(window.counts(*shape[1:])) >= 1:
             return size, {"stride": window.stride, "padding": window.padding, "dilation": window.dilation}
 

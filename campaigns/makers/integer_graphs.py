@@ -1,5 +1,7 @@
 """ONNX graphs of integers whose scales are powers of two, so that a machine keeps them."""
 
+from typing import Any
+
 import numpy as np
 import onnx
 from concord.campaigns.makers.onnx_graphs import OnnxGraph
@@ -11,9 +13,9 @@ class IntegerGraph(OnnxGraph):
     """A graph of integers whose scales are powers of two."""
 
     def qdq(self, scale: float, zero=ZERO) -> str:
-        scale, zero = self.constant(np.float32(scale)), self.constant(zero)
-        self.add("QuantizeLinear", scale, zero)
-        return self.add("DequantizeLinear", scale, zero)
+        constants = self.constant(np.float32(scale)), self.constant(zero)
+        self.add("QuantizeLinear", *constants)
+        return self.add("DequantizeLinear", *constants)
 
     def quant(self, scale: float, bits: int, signed: bool, first: str | None = None) -> str:
         """QONNX's Quant."""
@@ -25,8 +27,9 @@ class IntegerGraph(OnnxGraph):
         """Weights: integers, and one scale or one for each output."""
         at, scale = self.at, np.float32(scale)
         values = self.random.integers(-largest, largest + 1, shape).astype(np.int8)
+        axis: dict[str, Any] = {"axis": 0} if scale.ndim else {}
         name = self.add("DequantizeLinear", self.constant(scale), self.constant(np.zeros(scale.shape, np.int8)),
-                        first=self.constant(values), **({"axis": 0} if scale.ndim else {}))
+                        first=self.constant(values), **axis)
         self.at = at
         return name
 

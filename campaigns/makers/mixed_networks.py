@@ -73,7 +73,7 @@ def anything(rng: np.random.Generator, config: Config, *, block: bool, layers: i
             case 2:
                 time = TimeAxis(rng.choice(list(TimeAxis)))
                 name = made.sequence(at, time)
-                sequences[name] = made.layers[-1].steps
+                sequences[name] = shape[1 if time is TimeAxis.ROWS else 2]
             case 3 | 4 if sequences:
                 source = str(rng.choice(list(sequences)))
                 name = made.recurrent(source, size, CELLS[rng.choice(["rnn", "gru"])], reverse=bool(rng.integers(2)))

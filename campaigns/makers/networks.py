@@ -7,6 +7,7 @@ from concord.net.cells.cell import Cell
 from concord.net.cells.lstm import LSTM
 from concord.net.layers.joins import Add, Concat
 from concord.net.layers.layer import Layer
+from concord.net.layers.recurrent import BlockRecurrent, IntegerRecurrent
 from concord.net.lowering import block_lowering, lowering
 from concord.net.model import INPUT, Model, Provenance
 from concord.spec.isa.operations import activations
@@ -47,7 +48,7 @@ def recurrent(
     If `outputs` is given, a dense layer with that many outputs follows.
     """
     pairs = zip(sizes, sizes[1:], strict=False)
-    layers = [
+    layers: list[Layer] = [
         (block_recurrent if blocks else recurrent_layer)(rng, config, cell, f"{cell.name}{k}", *pair)
         for k, (pair, blocks) in enumerate(zip(pairs, block, strict=True))
     ]
@@ -103,7 +104,7 @@ def dense(rng: np.random.Generator, config: Config, name: str, inputs: int, outp
 
 def recurrent_layer(
     rng: np.random.Generator, config: Config, cell: Cell, name: str, inputs: int, outputs: int,
-) -> Layer:
+) -> IntegerRecurrent:
     """A random recurrent layer in integers."""
     gates = len(cell.gates)
     return lowering.recurrent(
@@ -145,7 +146,7 @@ def block_dense(rng: np.random.Generator, config: Config, name: str, inputs: int
 
 def block_recurrent(
     rng: np.random.Generator, config: Config, cell: Cell, name: str, inputs: int, outputs: int,
-) -> Layer:
+) -> BlockRecurrent:
     """A random recurrent layer in block floating point."""
     gates = len(cell.gates)
     return block_lowering.block_recurrent(

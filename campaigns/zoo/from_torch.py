@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 
 def export(path: Path, make: Callable, shape: tuple[int, ...], *, dynamo: bool, time: int | None = None):
@@ -22,6 +23,7 @@ def export(path: Path, make: Callable, shape: tuple[int, ...], *, dynamo: bool, 
     network = make(torch).eval()
     example = torch.randn(3, *([] if time is None else [time]), *shape)
     names = {0: "batch"} | ({} if time is None else {1: "time"})
+    open_axes: dict[str, Any]
     if dynamo:
         open_axes = {"dynamic_shapes": (dict.fromkeys(names, torch.export.Dim.AUTO),)}
     else:

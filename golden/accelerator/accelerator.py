@@ -118,8 +118,8 @@ class AcceleratorModel:
             return
         core = self.drivers[command.core]
         if isinstance(core, TrainerDriver) and command.kind == CommandKind.RUN:
-            for one in self._meetings.run(Running(index, command, core.begin(command)), self._broken):
-                self._ended(one.index, one.command, self.drivers[one.command.core].end())
+            for one in self._meetings.run(Running(index, command, core.begin(command), core.end), self._broken):
+                self._ended(one.index, one.command, one.end())
         else:
             self._ended(index, command, core.execute(command))
 

@@ -1,8 +1,9 @@
 """Cores that train and wait for each other: their programs run in turns, each up to where it waits."""
 
 from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from concord.golden.accelerator.driver import CommandEnd
 from concord.golden.trainer.trainer import Meeting, Rendezvous
 from concord.spec.accelerator.commands import Command
 from concord.spec.trainer.instructions import TrainerOp
@@ -17,15 +18,17 @@ class Running:
 
     Attributes:
         index:      Number of the command.
-        command:   The command.
+        command:    The command.
         execution:  The program, as `golden.trainer.trainer.Trainer.execution` has it.
+        end:        Gives how the program has ended.
         rendezvous: Where it waits.
     """
 
     index: int
     command: Command
     execution: Generator[Rendezvous, Meeting, None]
-    rendezvous: Rendezvous | None = None
+    end: Callable[[], CommandEnd]
+    rendezvous: Rendezvous = field(init=False)
 
 
 class Meetings:

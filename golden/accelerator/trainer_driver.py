@@ -37,8 +37,8 @@ class TrainerDriver:
 
     def read_register(self, address: int) -> int:
         """Read a register of the core."""
-        state = {Register.STATUS: Status.DONE if self._done else 0, TrainerRegister.DRAM_BASE: self.base,
-                 TrainerRegister.LIMIT: self._limit}
+        state: dict[int, int] = {Register.STATUS: Status.DONE if self._done else 0,
+                                 TrainerRegister.DRAM_BASE: self.base, TrainerRegister.LIMIT: self._limit}
         return int(state[address]) if address in state else self.trainer.read_register(address)
 
     def write_register(self, address: int, value: int):

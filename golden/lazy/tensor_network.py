@@ -160,7 +160,7 @@ def forward(
     """
     *inner, last = layers
     tape, y = [], x
-    if isinstance(inner[0] if inner else None, Recurrent):
+    if inner and isinstance(inner[0], Recurrent):
         y, kept = _recurrent(inner[0], parameters, x, lengths)
         tape = [(inner[0], "0", x, kept)]
     y, found = branch(tuple(inner[len(tape):]), parameters, y, "", len(tape))
@@ -219,12 +219,13 @@ def _linear(layer, parameters, x: TrainingTensor, name: str, bits: int) -> Train
     return tensor_layers.convolve(x, weight, bias, layer.stride, layer.padding, bits)
 
 
-def branch_back(parameters: dict[str, Parameters], tape: list, gradient: TrainingTensor,
+def branch_back(parameters: dict[str, Parameters], tape: list, gradient: TrainingTensor | None,
                 found: dict[str, TrainingTensor], wanted: bool) -> TrainingTensor | None:
     """Send a gradient of 16 bits back through layers: that of their input, if it is wanted, and those of parameters, 32
     bits, into `found`."""
     for index, (layer, name, x, kept) in reversed(list(enumerate(tape))):
         shape = x.mantissas.shape
+        assert gradient is not None  # only the first layer sends none
         match layer:
             case Conv() | Dense():
                 gradient = _linear_back(layer, parameters, x, gradient, name, found, wanted or index > 0)

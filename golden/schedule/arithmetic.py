@@ -6,6 +6,7 @@ mantissas, and unsigned codes are not lowered by their zero point. Sums do not w
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from concord.golden.lib.float16 import to_bits, to_real
@@ -38,7 +39,7 @@ class MachineArithmetic:
     multiply_entries = staticmethod(multiply_entries)
     multiply_groups = staticmethod(multiply_groups)
 
-    def mode(self, chain: Chain, index: int) -> dict[str, object]:
+    def mode(self, chain: Chain, index: int) -> dict[str, Any]:
         """Arguments with which instruction `index` of a chain reads or writes VectorRf, or quantises an operand."""
         instruction = chain.instructions[index]
         return {"integer": bool(instruction.integer), "unsigned": bool(instruction.unsigned)}
@@ -60,7 +61,7 @@ class RealArithmetic(MachineArithmetic):
         self._config, self._clips = config, clips
         self.activations, self.binary16 = activations, binary16
 
-    def mode(self, chain: Chain, index: int) -> dict[str, object]:
+    def mode(self, chain: Chain, index: int) -> dict[str, Any]:
         """As `MachineArithmetic.mode`, with the clip of the instruction, or None."""
         return super().mode(chain, index) | {"clip": self._clips.get(chain.address + index)}
 

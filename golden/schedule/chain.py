@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 from concord.golden.host.counters import Counters
@@ -14,7 +15,8 @@ from concord.spec.host.registers import READS, WRITES, Counter, Status
 from concord.spec.isa.chain import Chain
 from concord.spec.isa.check import KEPT
 from concord.spec.isa.instructions import SPECS, Instruction, Op
-from concord.spec.isa.memories import QUEUES, Mem
+from concord.spec.isa.memories import Mem
+from concord.spec.isa.operations import Operation
 from concord.spec.machine.config import Config
 
 #: A trace is called after every instruction of a chain with the chain, the address of the instruction, the position
@@ -47,7 +49,7 @@ class Executor:
         self.flags = Status(0)
         self.trace: Trace | None = None
         self._plans: dict[Chain, WordPlan] = {}
-        self._running: dict[int, object] = {}  # What unfinished reductions of the present chain hold, by their index.
+        self._running: dict[int, Any] = {}  # What unfinished reductions of the present chain hold, by their index.
         self._message: list[np.ndarray] = []  # Words of the unfinished output message.
         self._entry_words = EntryWords(config, memory.dtype)
         self._packed = PackedMoves(config, memory, counters)
@@ -96,7 +98,7 @@ class Executor:
         if short and len(spans) == 1:
             # Each iteration runs as soon as its own operand is there.
             spans = [(t * words, (t + 1) * words) for t in range(iterations)]
-        begin, results = 0, None
+        begin, results = 0, np.zeros(0)  # the first span begins an iteration
         for first, last in spans:
             if first % words == 0:
                 begin, results = first, (yield from self._multiply(chain, plan_, first // words, -(-last // words)))
@@ -153,9 +155,10 @@ class Executor:
     def _source(self, chain, first, last) -> np.ndarray:
         """The source words of positions [first, last), as far as they are available, after the pooling unit."""
         mem = Mem(chain.source.mem)
-        if mem in QUEUES:
+        addresses = self._plans[chain].addresses[0]
+        if addresses is None:  # a queue
             return self._pop(mem, last - first)
-        addresses = self._plans[chain].addresses[0][first:last]
+        addresses = addresses[first:last]
         if mem == Mem.VECTOR_RF:
             self.counters.add(READS[mem], addresses.size)
             words = self.memory.entries.numbers(addresses, **self.arithmetic.mode(chain, 0))
@@ -229,16 +232,16 @@ class Executor:
                 if spec.operation:
                     self.counters.add(Counter[spec.stage_name], len(values))
                     if spec.operation.reduces:
-                        values = self._reduced(chain, index, first, values)
+                        values = self._reduced(chain, index, spec.operation, first, values)
                     else:
                         values = self.arithmetic.compute(spec.operation, values, operands[index])
                 seen = values
             if self.trace and not (index == 0 and chain.product):
                 self.trace(chain, chain.address + index, first, seen)
 
-    def _reduced(self, chain, index, first, values):
+    def _reduced(self, chain, index, operation: Operation, first, values):
         """The words after a reduction, which goes on within an iteration and begins again with the next one."""
-        words, operation = chain.result_words, SPECS[chain.instructions[index].op].operation
+        words = chain.result_words
         values = self._with_tail(chain, first, values, self.arithmetic.neutral(operation))
         results = np.empty_like(values)
         if first % words == 0 and len(values) % words == 0:

@@ -6,6 +6,7 @@ import numpy as np
 from concord.golden.lazy.lazy_update import Counts
 from concord.golden.lazy.tensor import TrainingTensor
 from concord.golden.lazy.tensor_layers import whole
+from concord.golden.lib.memory_words import MemoryWords
 from concord.golden.trainer.exponents import Exponent, ExponentWords
 from concord.golden.trainer.memory import Seen, joined, read_parts
 from concord.golden.trainer.summary import Summary
@@ -51,7 +52,7 @@ class TrainerCore:
     """
 
     config: TrainerConfig
-    server: np.ndarray
+    server: MemoryWords
     chip: np.ndarray = field(init=False)
     accumulators: np.ndarray = field(init=False)
     views: dict[int, TrainerView] = field(default_factory=dict)

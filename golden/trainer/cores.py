@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-import numpy as np
+from concord.golden.lib.memory_words import MemoryWords
 from concord.golden.trainer.trainer import Trainer, run_together
 from concord.spec.trainer.config import TrainerConfig
 from concord.spec.trainer.instructions import TrainerError
@@ -28,7 +28,7 @@ class TrainerCores:
         stopped:  The first core whose last program stopped, or core 0.
     """
 
-    def __init__(self, config: TrainerConfig, server: np.ndarray, cores: int):
+    def __init__(self, config: TrainerConfig, server: MemoryWords, cores: int):
         self.trainers = [Trainer(config, server, number) for number in range(cores)]
         self.stopped = self.trainers[0]
 
@@ -66,6 +66,6 @@ class TrainerCores:
         return sum(trainer.read_register(address) for trainer in trainers)
 
 
-def golden_machine(config: TrainerConfig, server: np.ndarray, cores: int = 1) -> Trainer | TrainerCores:
+def golden_machine(config: TrainerConfig, server: MemoryWords, cores: int = 1) -> Trainer | TrainerCores:
     """One trainer, or several of them."""
     return TrainerCores(config, server, cores) if cores > 1 else Trainer(config, server)

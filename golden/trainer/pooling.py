@@ -92,9 +92,9 @@ def add(core: TrainerCore, i: TrainerInstruction):
     reads = [core.check(seen, name) for name, seen in named if seen and (name == "mask" or i[name] != i["y"])]
     _check_written(core, y, None, reads)
     bits = 8 * y.view.planes
-    total, lsb = add_exact(
-        *(whole(core.values(seen), core.exponents[i[name]].now, bits) for seen, name in ((a, "ea"), (b, "eb")))
-    )
+    first, second = (
+        whole(core.values(seen), core.exponents[i[name]].now, bits) for seen, name in ((a, "ea"), (b, "eb")))
+    total, lsb = add_exact(first, second)
     core.check_unit(i["ey"], lsb)
     found = core.exponents[i["ey"]].convert(total, lsb, y.view.planes)
     live = core.values(mask) if mask else None

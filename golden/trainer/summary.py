@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from typing import Any
 
 from concord.golden.lazy.lazy_update import Counts, next_change
 from concord.spec.numbers.lazy import LazyFormat
@@ -54,8 +55,9 @@ _OWN = ("exponents", "steps", "rounded", "saturations")
 def together(summaries: Iterable[Summary], own: Summary) -> Summary:
     """The summary of several cores, with a core's own counts."""
     found = list(summaries)
-    joint = {
+    joint: dict[str, Any] = {
         each.name: max(getattr(one, each.name) for one in found) for each in fields(Summary) if each.name not in _OWN
     }
-    mine = {name: getattr(own, name) for name in _OWN}
-    return Summary(**joint | mine | {"lowest": min(one.lowest for one in found)})
+    mine: dict[str, Any] = {name: getattr(own, name) for name in _OWN}
+    joint["lowest"] = min(one.lowest for one in found)
+    return Summary(**joint, **mine)

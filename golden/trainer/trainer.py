@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from concord.golden.lazy.lazy_update import Counts
 from concord.golden.lazy.tensor_layers import whole
+from concord.golden.lib.memory_words import MemoryWords
 from concord.golden.trainer.copying import copy, exchanged, shares
 from concord.golden.trainer.core import RefusedInstruction, TrainerCore, refuse
 from concord.golden.trainer.pooling import add, pool, pool_back
@@ -73,7 +74,7 @@ class Trainer:
         repeats: How often `repeat` went back, in all programs.
     """
 
-    def __init__(self, config: TrainerConfig, server: np.ndarray, number: int = 0):
+    def __init__(self, config: TrainerConfig, server: MemoryWords, number: int = 0):
         self.config, self.core, self.number = config, TrainerCore(config=config, server=server), number
         self._program: list[int] = []
         self._decoded: dict[int, TrainerInstruction] = {}
@@ -82,7 +83,7 @@ class Trainer:
         self._forget()
 
     @property
-    def server(self) -> np.ndarray:
+    def server(self) -> MemoryWords:
         """Server memory."""
         return self.core.server
 
@@ -127,7 +128,7 @@ class Trainer:
             TrainerCounter.ROUNDED: counts.rounded,
             TrainerCounter.SATURATIONS: counts.saturations,
         }
-        found = {
+        found: dict[int, int] = {
             register.ERROR: self.error,
             register.ERROR_ADDRESS: self.address,
             register.DIGEST: self.config.digest,

@@ -37,6 +37,8 @@ class Layer:
     is answered by these attributes and methods, or by a function that is registered for its class.
 
     Attributes:
+        name:     Unique in its model.
+        outputs:  Number of elements of its result, or of a time step of it.
         title:    What people call its kind.
         sequence: Whether it takes the vectors of all time steps.
         reverse:  Whether it begins with the last time step.
@@ -48,6 +50,8 @@ class Layer:
 
     __slots__ = ()
 
+    name: str
+    outputs: int
     title = ""
     sequence = False
     reverse = False

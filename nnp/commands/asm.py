@@ -55,6 +55,7 @@ def asm(
         write_all(output.parent, {output.name: b"".join(word.to_bytes(8, "little") for word in words)})
         typer.echo(f"{output}: {len(words)} instructions")
         return
+    assert machine is not None  # `preset` is there for all but words alone
     firmware = assembled(source.stem, machine, text, words, images, inputs=input_size, outputs=output_size)
     save_firmware(firmware, output)
     typer.echo(f"{output}: {len(words)} instructions for {machine_name(preset)}; "

@@ -36,7 +36,7 @@ def export(
     if destination:
         _write(destination, content)
         typer.echo(f"{destination}: {loaded.name}, {len(loaded.layers)} layers")
-    if graph:
+    if qonnx and graph:
         _write(qonnx, graph.SerializeToString(deterministic=True))
         typer.echo(f"{qonnx}: {len(graph.graph.node)} nodes, ONNX opset {graph.opset_import[0].version}")
 

@@ -51,6 +51,7 @@ def handover(
         with steps.step("build the machine", announce="minutes, where none has been built before"):
             built = (host.build("library", loaded.config) if cores == 1
                      else accelerator_library.library(accelerator_of(loaded.config, cores)))
+            assert built is not None  # only golden and boards are not built
             machine = built.read_bytes()
     with steps.step("run golden", announce=f"{len(given.samples)} examples"):
         files = files_of(loaded, [sample for _, sample in given], machine, cores)

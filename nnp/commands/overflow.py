@@ -53,22 +53,22 @@ def overflow(
     source = InputSource(inputs=inputs, data=data, samples=samples, first=first, order=order, default=200)
     loaded = read_model(model)
     given = read(loaded, source)
-    samples = given.samples
-    uses = dry_run(loaded, samples.inputs, samples.lengths, widths)
+    tested = given.samples
+    uses = dry_run(loaded, tested.inputs, tested.lengths, widths)
     console = Console()
     console.print(overflow_table(uses, widths))
     for words in given.remarks:
         typer.echo(f"nnp: {words}", err=True)
-    console.print(f"{loaded.name}, {len(samples)} samples of {given.name}: {verdict(uses, accumulator)}",
+    console.print(f"{loaded.name}, {len(tested)} samples of {given.name}: {verdict(uses, accumulator)}",
                   markup=False)
     if counter:
-        machines = dry_run(loaded, samples.inputs, samples.lengths, widths, counter)
+        machines = dry_run(loaded, tested.inputs, tested.lengths, widths, counter)
         console.print(agreement(uses, machines, preset), markup=False, soft_wrap=True)
-    if samples.labels is None:
+    if tested.labels is None:
         return
-    exact, narrow = (described(measure(given.task, real(outputs), samples)) for outputs in (
-        network.outputs(loaded, samples.inputs, samples.lengths),
-        wrapped(loaded, samples.inputs, accumulator, samples.lengths)))
+    exact, narrow = (described(measure(given.task, real(outputs), tested)) for outputs in (
+        network.outputs(loaded, tested.inputs, tested.lengths),
+        wrapped(loaded, tested.inputs, accumulator, tested.lengths)))
     console.print(f"{exact}; with sums that wrap at {accumulator} bits {narrow}")
 
 

@@ -145,8 +145,8 @@ def loss_table(integers: "Integers") -> "Table":
     for name, rows in integers.rows.items():
         loss = integers.losses[name]
         # An average has no weights of its own.
-        bits, decibels = ("-", "-") if loss.weights is None else (
+        bits, decibels = ("-", "-") if loss.weights is None or rows.grid is None else (
             f"{rows.grid.format.bits} bits", f"{loss.weights:.1f}")
-        table.add_row(name, bits, f"{rows.inputs.bits} bits", decibels, f"{loss.inputs:.1f}",
-                      f"{loss.clipped:.2%}")
+        table.add_row(name, bits, "-" if rows.inputs is None else f"{rows.inputs.bits} bits", decibels,
+                      f"{loss.inputs:.1f}", f"{loss.clipped:.2%}")
     return table

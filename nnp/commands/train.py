@@ -5,7 +5,7 @@ import sys
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from concord.lib.extras import needing
@@ -42,7 +42,7 @@ from typer.core import TyperGroup
 class FilesToo(TyperGroup):
     """A group of commands whose first word may be a file as well, which the command FILE then takes."""
 
-    def resolve_command(self, ctx: typer.Context, args: list[str]):
+    def resolve_command(self, ctx, args: list[str]):
         """The command of the first word."""
         if args and args[0] not in self.commands and is_file(args[0]):
             args = [FILE, *args]
@@ -69,7 +69,7 @@ Rows = Annotated[int, typer.Option(
 Data = Annotated[Path | None, typer.Option(
     "--data", help="Folder of training and test data, with the file names of Fashion-MNIST or JapaneseVowels.",
     show_default="the published data")]
-_EPOCHS = {"metavar": "FP32,QAT,MACHINE",
+_EPOCHS: dict[str, Any] = {"metavar": "FP32,QAT,MACHINE",
            "help": "Epochs of FP32 training, of quantisation-aware training (QAT), and of QAT in the machine's "
                    "arithmetic; of bfp-lazy, one number."}
 ImageEpochs = Annotated[str, typer.Option("--epochs", show_default="8,4,1; 12 with bfp-lazy", **_EPOCHS)]
@@ -210,13 +210,13 @@ def _recurrent(cell: Cell):
                         hidden=hidden or (32,))
             return
         lazy.check(lazy=False)
-        arithmetic = NetworkArithmetic(arithmetic or NetworkArithmetic.INTEGER)
-        if arithmetic is NetworkArithmetic.BFP:
+        quantized = NetworkArithmetic(arithmetic or NetworkArithmetic.INTEGER)
+        if quantized is NetworkArithmetic.BFP:
             gates.check_blocks()
-        if arithmetic is NetworkArithmetic.INTEGER and block is not None:
+        if quantized is NetworkArithmetic.INTEGER and block is not None:
             raise ValueError("--block is for --arithmetic bfp")
-        overflow.check(integers=arithmetic is NetworkArithmetic.INTEGER)
-        formats = _formats(arithmetic, preset, bits, block, asymmetric)
+        overflow.check(integers=quantized is NetworkArithmetic.INTEGER)
+        formats = _formats(quantized, preset, bits, block, asymmetric)
         _train("recurrent", out, preset, log, checkpoint, cell=cell.name, seed=seed, folder=data,
                hidden=hidden or (32,), both=bidirectional, epochs=epochs_of(epochs or "80,10,5"), gates=gates,
                output_bits=output_bits, initial=initial, overflow=counted(overflow, preset), **formats)
@@ -242,7 +242,7 @@ def _formats(
             return {"weights_format": machine.weights, "input_format": machine.activations, "block": machine.native_dim}
         weights, inputs = integer_formats(preset, asymmetric)
         return {"weights_format": weights, "input_format": inputs, "block": None}
-    exponents = {"e_min": -11, "e_max": 4} if blocks else {}
+    exponents: dict[str, Any] = {"e_min": -11, "e_max": 4} if blocks else {}
     same = Format(bits=8 if bits is None else bits, symmetric=True, **exponents)
     return {"weights_format": same, "input_format": same, "block": (block or 16) if blocks else None}
 

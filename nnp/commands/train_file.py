@@ -53,8 +53,8 @@ def train_file(
     from rich.console import Console
 
     chosen.check_trains()
-    file = Path(file)
-    own, other = imports.model_in(file), start_from and model_file.load_model(start_from)
+    source = Path(file)
+    own, other = imports.model_in(source), model_file.load_model(start_from) if start_from else None
     begun, chosen = imports.begun(own, other, chosen)
     numbers, choices = training.epochs_of(epochs, "4,1"), chosen.choices()
     training.check_rate(rate)
@@ -63,11 +63,11 @@ def train_file(
     if data is None:
         raise ValueError(f"{file}: name the data to train on with --data")
     train = needing("train", "concord.train.runs.imported").train_imported
-    network, imported = imports.opened_or_kept(file, data, order=order, output=output)
+    network, imported = imports.opened_or_kept(source, data, order=order, output=output)
     samples = imports.data_set(data, network, imported, order)
     typer.echo(imports.requantized(network), nl=False)
     deciding = {"seed": seed, "epochs": numbers, "rate": rate, "recipe": choices.recipe, "gates": choices.gates,
-                "overflow": overflow, "network": file.name, "data": digest(samples.train) if samples.train else data}
+                "overflow": overflow, "network": source.name, "data": digest(samples.train) if samples.train else data}
     deciding |= {"begun": begun.model.name} if begun else {}
     out = out or str(run / MODEL if run else "trained.safetensors")
     with written(out) as path:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import MISSING, fields, replace
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, NamedTuple, get_type_hints
+from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 from concord.lib.user_options import UserOptions, number, read
@@ -180,9 +180,10 @@ def quantizing(*, only: tuple[str, ...] = (), without: tuple[str, ...] = ()) -> 
             options = {item.name: given.pop(item.name) for item in made}
             return command(**given, **_options(options, kinds))
 
-        wrapped.__signature__ = shape.replace(parameters=parameters)
-        wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        return wrapped
+        found: Any = wrapped
+        found.__signature__ = shape.replace(parameters=parameters)
+        found.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return found
 
     return decorated
 
@@ -200,9 +201,11 @@ def _annotations(kind: type[UserOptions], names: list[str]) -> dict[str, type]:
         words, default = WORDS[kind][name], defaults[name]
         plain = default is MISSING or default in (None, "", False)
         wanted = list[str] if name in REPEATED else hints[name]
-        derived = {"parser": number, "metavar": "NUMBER"} if wanted == float | None else {}
+        derived: dict[str, Any] = {"parser": number, "metavar": "NUMBER"} if wanted == float | None else {}
+        if name == "preset":
+            derived = {"metavar": "MACHINE"}
         option = typer.Option(*words.names, help=words.text, show_default=words.shown or (not plain and str(default)),
-                              **({"metavar": "MACHINE"} if name == "preset" else derived))
+                              **derived)
         found[name] = Annotated[wanted | None, option]
     return found
 

@@ -133,7 +133,7 @@ TRAINER_FIELDS = {
 }
 #: Registers of a core that trains which a SET writes with any value, and the bytes that a unit of their value reaches.
 TRAINER_SET = (TrainerRegister.DRAM_BASE, TrainerRegister.LIMIT, TrainerRegister.RATE, TrainerRegister.DECAY)
-TRAINER_REACH = {TrainerRegister.DRAM_BASE: 1, TrainerRegister.LIMIT: LANES}
+TRAINER_REACH: dict[int, int] = {TrainerRegister.DRAM_BASE: 1, TrainerRegister.LIMIT: LANES}
 _ALL = ("core", "first", "count", "second", "room", "value")
 
 

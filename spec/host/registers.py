@@ -79,18 +79,19 @@ class Counter(IntEnum):
         time:    Whether it counts clock cycles.
     """
 
-    _ignore_ = ("_members", "_memory")
+    _ignore_ = ["_memory"]
+    meaning: str
+    time: bool
 
     INSTRUCTIONS = 0  #: Number of instructions executed.
     CHAINS = 1  #: Number of chains executed.
     # The counters of each memory: READ_INITIAL_VRF and so on, then WRITE_INITIAL_VRF and so on.
-    _members = vars()
     for _memory in Mem:
         if _memory.counters:
-            _members[f"READ_{_memory.name}"] = _memory.counters[0], _READ[_memory.kind].format(_memory.title)
+            vars()[f"READ_{_memory.name}"] = _memory.counters[0], _READ[_memory.kind].format(_memory.title)
     for _memory in Mem:
         if _memory.counters:
-            _members[f"WRITE_{_memory.name}"] = _memory.counters[1], _WRITTEN[_memory.kind].format(_memory.title)
+            vars()[f"WRITE_{_memory.name}"] = _memory.counters[1], _WRITTEN[_memory.kind].format(_memory.title)
     ADD0 = 16  #: Number of words that this stage processed; bypassed words do not count.
     ACT0 = 17
     MUL0 = 18

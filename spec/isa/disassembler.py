@@ -25,7 +25,7 @@ def disassemble(words: list[int]) -> str:
 def disassemble_word(word: int) -> str:
     """Canonical text of one instruction word."""
     instruction = decode(word)
-    text = instruction and _text(instruction)
+    text = None if instruction is None else _text(instruction)
     # A word that text cannot express, such as one with bits that its opcode does not take, stays a number.
     return text if text and assemble(text) == [word] else f".word 0x{word:0{WORD // 4}x}"
 

@@ -2,10 +2,10 @@
 
 import inspect
 from collections.abc import Mapping
-from enum import IntEnum, IntFlag
+from enum import Enum, IntEnum, IntFlag
 
 
-def comments(enum: type) -> dict[str, str]:
+def comments(enum: type[Enum]) -> dict[str, str]:
     """The `#:` comment beside each member, and in lines below it; a member without one has that of the one before."""
     result, text, name = {}, "", ""
     for line in map(str.strip, inspect.getsource(enum).splitlines()):
@@ -28,5 +28,5 @@ def described(enum: type[IntEnum | IntFlag], names: Mapping | None = None) -> li
     The meaning is the attribute `meaning` of a member that has one, else the comment beside it.
     """
     beside = comments(enum)
-    return [(int(member), names[member] if names else member.name,
-             getattr(member, "meaning", "") or beside.get(member.name, "")) for member in sorted(enum)]
+    return [(int(member), names[member] if names else str(member.name),
+             getattr(member, "meaning", "") or beside.get(str(member.name), "")) for member in sorted(enum)]

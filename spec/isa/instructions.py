@@ -1,9 +1,10 @@
 """The instruction set: the one definition that assembler, golden machine, decoder and documents read."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum, IntEnum, unique
 from itertools import product
+from typing import Any
 
 from concord.spec.isa.memories import ADDRESSED, OPERAND_MEMORIES, QUEUES, VRFS, Mem
 from concord.spec.isa.operations import MFUS, Operation, Stage, position
@@ -19,7 +20,7 @@ STAGES = MFUS * len(Stage)  #: Number of stages that a chain runs through.
 class Op(IntEnum):
     """Opcode. No instruction has opcode 0, so erased memory is an error."""
 
-    _ignore_ = ("_members", "_mfu", "_operation")
+    _ignore_ = ["_mfu", "_operation"]
 
     V_RD = 1  #: Source: reads a vector word by word.
     M_RD = 2  #: Source: reads a native tile.
@@ -36,9 +37,8 @@ class Op(IntEnum):
     V_SOFTMAX = 29  #: Replaces the elements of each iteration by their softmax, on the way to NetQ.
 
     # The operations of MFU 0, VV_ADD0 and so on, then those of MFU 1.
-    _members = vars()
     for _mfu, _operation in product(range(MFUS), Operation):
-        _members[f"{_operation.name}{_mfu}"] = _operation.opcodes[_mfu]
+        vars()[f"{_operation.name}{_mfu}"] = _operation.opcodes[_mfu]
 
 
 class Reg(IntEnum):
@@ -221,11 +221,13 @@ class Spec:
     @property
     def position(self) -> int:
         """Number of stages before this operation's stage; the operations of a chain have rising positions."""
+        assert self.stage is not None  # it has an operation
         return position(self.stage, self.mfu)
 
     @property
     def stage_name(self) -> str:
         """Name of the stage and MFU, as the counters call it: ADD0 to MUL1."""
+        assert self.stage is not None  # it has an operation
         return f"{self.stage.name}{self.mfu}"
 
 
@@ -307,7 +309,20 @@ def decode(word: int) -> Instruction | None:
     taken = ("op", *SPECS[Op(fields["op"])].fields)
     if any(value for name, value in fields.items() if name not in taken):
         return None
-    return Instruction(**(fields | {"op": Op(fields["op"])}))
+    made: dict[str, Any] = fields | {"op": Op(fields["op"])}
+    return Instruction(**made)
+
+
+def decoded(words: Iterable[int]) -> Iterator[Instruction]:
+    """The instructions of a program.
+
+    Raises:
+        ValueError: a word is ILLEGAL in every configuration.
+    """
+    for word in words:
+        if (instruction := decode(word)) is None:
+            raise ValueError(f"{word:#018x} is the word of no instruction; compile again")
+        yield instruction
 
 
 def out_scale(value: int) -> int:

@@ -40,7 +40,7 @@ class Step:
                address that moves in all passes leaves its memory after as many passes as that has addresses.
     """
 
-    check: Callable[[Movement], None]
+    check: Callable[[Movement], object]
     most: tuple[tuple[int, int], ...] = ()
     least: tuple[tuple[int, int], ...] = ()
     apart: tuple[tuple[int, int, int, int], ...] = ()

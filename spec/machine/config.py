@@ -5,6 +5,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
+from typing import Any
 
 from concord.spec.numbers.formats import EXACT_BITS, Format, Rule, check_types, product_sum_bits
 from concord.spec.numbers.lazy import MOST_LANES
@@ -203,8 +204,8 @@ class Config:
         for name in record:
             if name not in known:
                 raise ValueError(f"a configuration has no attribute {name}: it has {', '.join(known)}")
-        formats = {name: Format.from_record(record[name]) for name in ("weights", "activations")}
-        return cls(**record | formats)
+        made: dict[str, Any] = record | {name: Format.from_record(record[name]) for name in ("weights", "activations")}
+        return cls(**made)
 
     def lacks(self, name: str) -> bool:
         """Whether the machine is without the unit or memory of an attribute."""

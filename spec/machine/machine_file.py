@@ -10,6 +10,7 @@ import tomllib
 from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 from concord.spec.machine.config import PRESETS, Config, preset
 from concord.spec.numbers.formats import Format, Rule
@@ -142,14 +143,15 @@ def _format(name: str, given: dict, base: Format) -> Format:
         elif value not in list(Rule):
             raise ValueError(f"{name}.rule = {_shown(value)} must be one of "
                              f"{', '.join(_shown(str(rule)) for rule in Rule)}")
-    values = {key: getattr(base, key) for key in _OF_FORMATS} | given
+    values: dict[str, Any] = {key: getattr(base, key) for key in _OF_FORMATS} | given
+    values["rule"] = Rule(values["rule"])
     try:
-        return Format(**values | {"rule": Rule(values["rule"])})
+        return Format(**values)
     except ValueError as error:
         raise ValueError(f"{name} = {_shown(given)}: {error}") from error
 
 
-def _check_type(name: str, value, kind: type):
+def _check_type(name: str, value, kind: object):
     if type(value) is kind:  # a bool is no number
         return
     wanted = "true or false" if kind is bool else "a whole number, without quotation marks"

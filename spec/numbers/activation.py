@@ -133,7 +133,8 @@ def blocks(curve: Curve) -> dict[int, Block]:
 def _layout(*, more=False):
     """Range of each octave and each flat end. The largest come first, so each starts at a multiple of its size."""
     curves = [curve for curve in _OCTAVES if (curve in BASIC) is not more]
-    sizes = {(curve, octave): k for curve in curves for octave, k in _OCTAVES[curve].items()}
+    sizes: dict[tuple[Curve, int] | Segment, int] = {
+        (curve, octave): k for curve in curves for octave, k in _OCTAVES[curve].items()}
     sizes |= {end: 0 for curve in curves for end in _ENDS.get(curve, ()) if end is not None}
     layout, first = {}, TABLE_DEPTH if more else 0
     for key, k in sorted(sizes.items(), key=lambda item: -item[1]):

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from typing import Any
 
 WIDEST_FIXED = 16  #: Most bits of a mantissa whose element has no exponent of its own.
 WIDEST_FLOATING = 36  #: Most bits of a mantissa whose element has one.
@@ -22,9 +23,9 @@ def check_types(record) -> None:
         ValueError: a sentence that names the attribute.
     """
     for field in fields(record):
-        value = getattr(record, field.name)
-        if type(value) is not field.type:
-            raise ValueError(f"{field.name} = {value!r} must be of type {field.type.__name__}, not "
+        value, kind = getattr(record, field.name), field.type
+        if type(value) is not kind:
+            raise ValueError(f"{field.name} = {value!r} must be of type {getattr(kind, '__name__', kind)}, not "
                              f"{type(value).__name__}")
 
 
@@ -93,7 +94,8 @@ class Format:
     @classmethod
     def from_record(cls, record: dict) -> "Format":
         """Make a format from a record that `dataclasses.asdict` made, also after a trip through JSON."""
-        return cls(**record | {"rule": Rule(record["rule"])})
+        made: dict[str, Any] = record | {"rule": Rule(record["rule"])}
+        return cls(**made)
 
     @property
     def lowest(self) -> int:

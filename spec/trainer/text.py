@@ -13,7 +13,7 @@ and number; fields that are not named are none where there may be none, and othe
 
 from concord.spec.trainer.instructions import FIELDS, SIZES, WORD, TrainerOp, decode, instruction
 
-_OPS = {op.name.lower(): op for op in TrainerOp}
+_OPS: dict[str, TrainerOp] = {op.name.lower(): op for op in TrainerOp}
 
 
 def assemble(text: str) -> list[int]:

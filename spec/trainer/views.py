@@ -15,6 +15,7 @@ In the accumulators, `plane` and `block` do not count: a row is one address.
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from concord.spec.trainer.config import NONE
 from concord.spec.trainer.instructions import FIELDS, Space, TrainerInstruction, TrainerOp, instruction
@@ -74,8 +75,9 @@ class TrainerView:
     @classmethod
     def of(cls, tensor: TrainerInstruction) -> "TrainerView":
         """The view that a `tensor` writes."""
-        found = {name: tensor[name] for name in FIELDS[TrainerOp.TENSOR] if name != "v"}
-        return cls(**found | {"space": Space(found["space"])})
+        found: dict[str, Any] = {name: tensor[name] for name in FIELDS[TrainerOp.TENSOR] if name != "v"}
+        found["space"] = Space(found["space"])
+        return cls(**found)
 
     def extent(self, base: int = 0, *, taps: tuple[int, int] = (1, 1), steps: Iterable[tuple[int, int]] = ()) -> range:
         """The closed form of the words from the lowest to the highest that the view may reach, in rising order.

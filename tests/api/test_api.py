@@ -222,7 +222,7 @@ def test_verilog_of_a_unit(tmp_path):
     (lambda net, model, data: concord.quantize(model, data, preset="tiny"), "a network in float32 is needed"),
     (lambda net, model, data: concord.quantize(net, (data["x_test"],), preset="tiny"), "a tuple of them"),
     (lambda net, model, data: concord.quantize(net, data, preset="tiny", out="/"), "it is a folder"),
-    (lambda net, model, data: concord.finetune(net, None, preset="tiny"), "data"),
+    (lambda net, model, data: concord.finetune(net, None, preset="tiny"), "a DataSet"),
     (lambda net, model, data: concord.compile(net), "a quantised model is needed"),
     (lambda net, model, data: concord.compile(model, preset="serial"), "cannot be compiled"),
     (lambda net, model, data: concord.verify(net), "give data to calibrate and to test with"),
@@ -233,6 +233,8 @@ def test_verilog_of_a_unit(tmp_path):
     (lambda net, model, data: concord.run(net, data["x_test"][:, :5]), r"takes numbers\[samples, 64\]"),
     (lambda net, model, data: concord.run(model, data["x_test"] * 1e6), "too large for binary16"),
     (lambda net, model, data: concord.run(net, data["y_test"][0]), "takes numbers"),
+    (lambda net, model, data: concord.run(net, None), "there is a NoneType, but a DataSet"),
+    (lambda net, model, data: concord.run(model, None), "there is a NoneType, but a DataSet"),
 ])
 def test_errors_are_sentences(network, model, data, call, words, capfd):
     with pytest.raises(ValueError, match=words):

@@ -11,10 +11,12 @@ import pytest
 pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 from concord.campaigns.makers.onnx_graphs import OnnxGraph, written
+from concord.datasets.samples import Samples
 from concord.frontends.onnx.read import read
 from concord.lib.several import check
 from concord.net.ops.joins import Concatenation
 from concord.tests.command_line import done, refused
+from concord.workflows.results import write_outputs
 from onnx import load, save
 from onnx.helper import make_tensor_value_info
 
@@ -69,6 +71,15 @@ def test_two_outputs(tmp_path, monkeypatch, kind, pixels):
     assert said[1].startswith(f"{names[1]}, 0: output ")
     assert len(said[1].split(": ")[2].split()) == 5 * pixels
     np.testing.assert_array_equal(np.load("machine.npy"), np.concatenate([found[name] for name in names], 1))
+
+
+@pytest.mark.parametrize("names", [("file", "x"), ("allow_pickle", "x"), ("a/b", "x.npy")])
+def test_outputs_of_any_name(tmp_path, names):
+    numbers = RNG.normal(size=(4, 3))
+    write_outputs(tmp_path / "y.npz", numbers, (), Samples(inputs=np.zeros((4, 1), np.uint16)), 0,
+                  ((names[0], 1), (names[1], 2)))
+    with np.load(tmp_path / "y.npz") as found:
+        np.testing.assert_array_equal(np.hstack([found[name] for name in names]), numbers)
 
 
 def test_outputs_of_other_layers_stay_apart(tmp_path):

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from concord.campaigns.dashboard_bytes import changes, same_by_commands, steered
 from concord.dashboard.finishing import command_of
+from concord.dashboard.inspection import tried
 from concord.dashboard.run_folder import RunFolder
 from concord.dashboard.watching import _events, _state
 from concord.datasets.dataset import DATA
@@ -66,6 +67,14 @@ def test_what_is_refused_says_the_way_out(client, settings, tmp_path):
     assert said.status_code == 400
     assert "but the network has the outputs 0..2; check the labels" in said.text
     assert "choose a file to upload" in client.post("/new", data={"data_path": "ten.npz"}).text
+
+
+def test_data_that_changed_since_they_were_looked_at(tmp_path):
+    network, data = written(tmp_path)
+    held = arrays()
+    np.savez(data, x_test=held["x_test"], y_test=held["y_test"], x_calibration=held["x_test"])
+    with pytest.raises(ValueError, match="no samples to train with"):
+        tried(network, str(data), {"weights_bits": 8, "input_bits": 8})
 
 
 def test_the_stream_has_all_and_then_what_is_new(client, settings):

@@ -4,7 +4,8 @@ import numpy as np
 import onnx
 import pytest
 from concord.campaigns.makers.onnx_graphs import OnnxGraph, written
-from concord.datasets.fitting import Interface, fitted
+from concord.datasets.fitting import fitted
+from concord.datasets.interface import Interface
 from concord.datasets.read import data_of, read_data
 from concord.frontends.onnx.read import class_names
 from concord.lib.input_axes import InputAxes, Order

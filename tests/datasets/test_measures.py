@@ -81,5 +81,5 @@ def test_every_task_with_labels_has_a_measure_and_its_name():
     assert NAMES.keys() == {*Task}
     for task, function in MEASURES.items():
         labels = np.zeros((2, 1), np.float32) if task is Task.REGRESSION else np.array([0, 0])
-        assert next(iter(function(np.zeros((2, 1)), samples(labels)))) == NAMES[task]
+        assert next(iter(function(np.zeros((2, 1)), samples(labels), labels))) == NAMES[task]
     assert (text("accuracy", 0.5), text("AUC", 0.75)) == ("50.00%", "0.75")

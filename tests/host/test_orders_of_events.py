@@ -39,6 +39,8 @@ ORDERS = {
     "a start beside a reset": [program(COPY), ONE, Control.RESET | Control.START, None, TWO, Control.START, None],
     "a start beside a reset of a program": [program(COPY), Control.START, None, Control.RESET | Control.START, None,
                                             TWO, Control.START, None],
+    "a program behind the last input of one": [program(COPY), Control.START, None, ONE, program(WRONG), None,
+                                               Control.START, None],
     "everything at once": [program(COPY), ONE, Control.START, None, Control(7), TWO, None],
 }
 

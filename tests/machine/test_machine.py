@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from concord.golden.host.messages import bias_message, input_message, packed_message
+from concord.golden.host.messages import bias_message, input_message, packed_message, program_message
 from concord.spec.host.registers import Counter, Register, Status
+from concord.spec.isa.assembler import assemble
 from concord.spec.isa.memories import Mem
 from concord.spec.machine.config import preset
 from concord.tests.machines import bits, loaded, numbers, outputs, ran, words
@@ -227,6 +228,20 @@ def test_a_program_waits_for_words_and_goes_on_where_it_was():
     machine.send(input_message(TINY, words(TINY, [3, 4])))
     assert machine.run() == Status.DONE
     assert outputs(machine) == [[1, 2, 3, 4]]
+
+
+def test_a_program_that_comes_while_another_runs_waits_for_its_end():
+    machine = loaded(TINY, "s_wr Rows, 2\nv_rd NetQ\nv_wr NetQ\nend_chain\nend")
+    machine.start()
+    assert machine.run() == Status.RUNNING | Status.WAIT_INPUT
+    machine.send(input_message(TINY, words(TINY, [1, 2])))
+    machine.send(program_message(TINY, assemble("end")))
+    assert machine.run() == Status.DONE
+    assert outputs(machine) == [[1, 2]]
+    assert counted(machine)["INSTRUCTIONS"] == 5
+    machine.start()
+    assert machine.run() == Status.DONE
+    assert counted(machine)["INSTRUCTIONS"] == 6
 
 
 def test_words_beyond_what_a_program_takes_wait_for_the_next():

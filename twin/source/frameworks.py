@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -182,9 +183,9 @@ class Runtime:
     install: str
     needs: str
     example: str
-    run: Callable[[object, np.ndarray], np.ndarray]
-    opened: Callable[[Path], object]
-    compile: Callable[[object], object] | None = None
+    run: Callable[[Any, np.ndarray], np.ndarray]
+    opened: Callable[[Path], Any]
+    compile: Callable[[Any], Any] | None = None
     writer: str = ""
     words: bool = False
     real: bool = True
