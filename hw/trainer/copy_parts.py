@@ -25,7 +25,7 @@ def split(m: Module, job, source, to):
     values |= {name: p[name] for name in ("add", "patches", "size", "channels")}
     for side, view in (source, p.source.view), (to, p.to):
         known = side.p.shape().members.keys()
-        m.d.comb += [side.p.view.eq(view), *(side.p[name].eq(values[name]) for name in known & values.keys())]
+        m.d.comb += [side.p.view.eq(view), *(side.p[name].eq(values[name]) for name in known if name in values)]
     needed = there
     if "zeros" not in to.p.shape().members:
         needed = 1
