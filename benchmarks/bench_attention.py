@@ -1,8 +1,8 @@
 """Transformers from PyTorch to RTL: accuracy, differing bits, cycles beside the bound of the products.
 
-`nox -s bench_attention`. A vision transformer is trained on scikit-learn's digits in some seconds; a block of an
+`nox -s bench_attention`. Vision transformers are trained on scikit-learn's digits in a minute or two; a block of an
 encoder and one of a decoder have random weights. Each becomes an ONNX file, is imported and compared with onnxruntime,
-brought to 8 bits without training, compiled, and run on golden and on the Verilated machine.
+brought to 8 bits without training, compiled, and run on golden and on Verilated machines of 8 and of 16 lanes.
 """
 
 import os
@@ -10,6 +10,8 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Annotated
 
@@ -41,13 +43,13 @@ from rich.console import Console
 from rich.table import Table
 
 OUT = Path("build/bench_attention")
-#: The machine: a preset with Dram, the functions of softmax and normalisation, and room for a GELU of 32 positions.
+#: The machine: a preset with Dram, the functions of softmax and normalisation, and room for a GELU of 64 positions.
 MACHINE = """based_on = "vision"
 dram_words = 2097152
 dram_bus = 16
 more_functions = true
-addsub_vrf = 1024
-multiply_vrf = 1024
+addsub_vrf = 2048
+multiply_vrf = 2048
 bias_words = 512
 instructions = 2048
 """
@@ -55,6 +57,7 @@ instructions = 2048
 EPOCHS, BATCH, RATE, TRAINED = 40, 64, 4e-3, 1297
 CALIBRATION = 256  #: Number of samples that calibrate.
 ARITHMETICS = ("bfp", "integer")
+LANES = (8, 16)  #: Lanes of the multi-function units of the machines.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -77,14 +80,24 @@ class Transformer:
 
 
 def vision(epochs: int, console: Console) -> Transformer:
-    """A vision transformer of 16 positions with two blocks, trained on digits of 8 x 8 pixels."""
+    """A vision transformer of 16 positions with two blocks of two heads and 32 channels."""
+    return _trained("vision", transformers.vision, epochs, console)
+
+
+def pixels(epochs: int, console: Console) -> Transformer:
+    """A vision transformer with a position for each of 64 pixels, and one block of four heads and 64 channels."""
+    return _trained("pixels", partial(transformers.vision, width=64, count=4, depth=1, patch=1), epochs, console)
+
+
+def _trained(name: str, make: Callable, epochs: int, console: Console) -> Transformer:
+    """A vision transformer, trained on digits of 8 x 8 pixels."""
     from sklearn.datasets import load_digits
 
     torch.manual_seed(0)
     x, y = load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(x))
     x, y = (x[order] / 16).astype(np.float32).reshape(-1, 1, 8, 8), y[order]
-    module, began = transformers.vision(torch), time.perf_counter()
+    module, began = make(torch), time.perf_counter()
     images, labels = torch.tensor(x[:TRAINED]), torch.tensor(y[:TRAINED])
     optimizer = torch.optim.AdamW(module.parameters(), lr=RATE, weight_decay=0.05)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=epochs * -(-TRAINED // BATCH))
@@ -94,7 +107,7 @@ def vision(epochs: int, console: Console) -> Transformer:
             torch.nn.functional.cross_entropy(module(images[chosen]), labels[chosen], label_smoothing=0.05).backward()
             optimizer.step()
             schedule.step()
-    console.print(f"vision: {epochs} epochs of {TRAINED:,} digits in {time.perf_counter() - began:.0f} s")
+    console.print(f"{name}: {epochs} epochs of {TRAINED:,} digits in {time.perf_counter() - began:.0f} s")
     return Transformer(module=module, train=x[:TRAINED], test=x[TRAINED:], labels=y[TRAINED:],
                        learnt=y[:TRAINED])
 
@@ -117,7 +130,7 @@ def decoder(epochs: int, console: Console) -> Transformer:
     return _blocks(lambda: transformers.decoder(torch, "spelled", 64, 4, 32, 16), 32, 64)
 
 
-NETWORKS = {made.__name__: made for made in (vision, encoder, decoder)}
+NETWORKS = {made.__name__: made for made in (vision, pixels, encoder, decoder)}
 
 
 def exported(name: str, found: Transformer) -> Imported:
@@ -174,9 +187,11 @@ def row(name: str, arithmetic: str, imported: Imported, found: Transformer, mode
             measured = measure(model, config, bits[:samples], show=show)
     own = [cost for cost in measured.costs if any(isinstance(model.node(layer), BlockAttention)
                                                   for layer in cost.layers)] if measured else []
-    cells = [name, arithmetic, f"{difference(imported):.1e}", *accuracies, f"{noise:.1f}",
+    products, words = bounds(measured, model, config)
+    cells = [name, arithmetic, str(config.mfu_lanes), f"{difference(imported):.1e}", *accuracies, f"{noise:.1f}",
              str(samples) if rtl else "-", f"{measured.bits:,}" if measured else "-",
-             f"{measured.cycles:,}" if measured else "-", *map("{:,}".format, bounds(measured, model, config)),
+             f"{measured.cycles:,}" if measured else "-", f"{products:,}", f"{words:,}",
+             f"{measured.cycles / products:.2f}" if measured else "-",
              f"{sum(cost.cycles for cost in own):,}" if own else "-",
              *map("{:,}".format, bounds(measured, model, config, (BlockAttention,)))]
     return cells, measured.bits if measured else 0
@@ -185,11 +200,18 @@ def row(name: str, arithmetic: str, imported: Imported, found: Transformer, mode
 def table() -> Table:
     """The table with one row for each network and arithmetic."""
     made = Table(title="transformers in 8 bits", title_justify="left")
-    for title in ("network", "arithmetic", "from onnxruntime", "accuracy, float", "accuracy, golden", "golden, dB",
-                  "samples", "differing bits", "cycles", "products", "MFU words", "attention", "its products",
-                  "its MFU words"):
+    for title in ("network", "arithmetic", "lanes", "from onnxruntime", "accuracy, float", "accuracy, golden",
+                  "golden, dB", "samples", "differing bits", "cycles", "products", "MFU words", "cycles / products",
+                  "attention", "its products", "its MFU words"):
         made.add_column(title, justify="left" if title in ("network", "arithmetic") else "right")
     return made
+
+
+def own_machines() -> list[str]:
+    """Files of the machines, one for each number of lanes."""
+    for lanes in LANES:
+        (OUT / f"lanes{lanes}.toml").write_text(f"{MACHINE}mfu_lanes = {lanes}\n")
+    return [str(OUT / f"lanes{lanes}.toml") for lanes in LANES]
 
 
 @sentences
@@ -197,7 +219,8 @@ def main(
     networks: Annotated[list[str] | None, typer.Option(
         "--network", help=f"{', '.join(NETWORKS)}; may be repeated.", show_default="all")] = None,
     machine: Annotated[str, typer.Option(
-        "--preset", help="Machine with Dram and more_functions.", show_default="vision with both")] = "",
+        "--preset", help="Machine with Dram and more_functions.",
+        show_default="vision with both, and with 8 and 16 lanes")] = "",
     samples: Annotated[int, typer.Option(help="Number of samples that run on RTL.", min=1)] = 4,
     epochs: Annotated[int, typer.Option(help="Epochs of the vision transformer.", min=1)] = EPOCHS,
     rtl: Annotated[bool, typer.Option(help="Whether networks run on golden and on RTL.")] = True,
@@ -208,21 +231,19 @@ def main(
     if unknown := set(networks or ()) - set(NETWORKS):
         raise ValueError(f"there is no network {min(unknown)!r}: choose of {', '.join(NETWORKS)}")
     OUT.mkdir(parents=True, exist_ok=True)
-    if not machine:
-        machine = str(OUT / "machine.toml")
-        Path(machine).write_text(MACHINE)
-    config, results, differing = find_config(machine), table(), 0
+    machines, results, differing = [machine] if machine else own_machines(), table(), 0
     for name in networks or NETWORKS:
         found = NETWORKS[name](epochs, console)
         imported = exported(name, found)
         imported = replace(imported, network=replace(imported.network, name=name))
-        for arithmetic in ARITHMETICS:
-            choices = QuantizationOptions(preset=machine, arithmetic=NetworkArithmetic(arithmetic)).choices()
-            model = without_training(imported, found, choices)
+        for file, arithmetic in product(machines, ARITHMETICS):
+            choices = QuantizationOptions(preset=file, arithmetic=NetworkArithmetic(arithmetic)).choices()
+            model, config = without_training(imported, found, choices), find_config(file)
             cells, bits = row(name, arithmetic, imported, found, model, config, samples, rtl)
             results.add_row(*cells)
             differing += bits
-            console.print(f"{name}, {arithmetic}: {f'{bits} differing bits' if rtl else 'not run on RTL'}")
+            said = f"{bits} differing bits" if rtl else "not run on RTL"
+            console.print(f"{name}, {arithmetic}, {config.mfu_lanes} lanes: {said}")
     console.print(results)
     console.print(f"{time.perf_counter() - began:.0f} s")
     raise typer.Exit(1 if differing else 0)

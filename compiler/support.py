@@ -11,7 +11,7 @@ from concord.compiler.graph.network import PlannedNetwork
 from concord.compiler.graph.nodes import CompiledKind, PlannedNode
 from concord.compiler.graph.wiring import IMAGES, Wires, has_images, wired
 from concord.compiler.kinds.attention import AttentionKind
-from concord.compiler.kinds.curves import ClippedKind, CurveKind, GatedKind, GeluKind, LeakyKind
+from concord.compiler.kinds.curves import ClippedKind, CurveKind, GatedKind, GeluKind, LeakyKind, LimitedKind
 from concord.compiler.kinds.positions import ConstantKind, OffsetsKind
 from concord.compiler.kinds.product import (
     BlockAverageKind,
@@ -30,7 +30,7 @@ from concord.compiler.lib.program import NET
 from concord.compiler.plan.planner import Planner
 from concord.net.layers.attention import BlockAttention
 from concord.net.layers.convolution import BlockConv, Conv
-from concord.net.layers.curves import ClippedLine, Curve, Leaky, TanhGelu
+from concord.net.layers.curves import ClippedLine, Curve, Leaky, Limited, TanhGelu
 from concord.net.layers.dense import BlockDense, Dense
 from concord.net.layers.enlarging import Enlarge
 from concord.net.layers.joins import Add, Concat, GatedChannels, Multiply, SequenceConcat, Softmax
@@ -109,6 +109,7 @@ KINDS: dict[type[Layer], CompiledKind] = {
     Curve: CurveKind(),
     Leaky: LeakyKind(),
     ClippedLine: ClippedKind(),
+    Limited: LimitedKind(),
     TanhGelu: GeluKind(),
     VectorSoftmax: SoftmaxInsideKind(),
     VectorNorm: VectorNormKind(),

@@ -12,7 +12,7 @@ from concord.golden.mfu.softmax import real_softmax
 from concord.net.graph import INPUT, Graph, Node
 from concord.net.layers.attention import BlockAttention
 from concord.net.layers.convolution import BlockConv, Conv
-from concord.net.layers.curves import ClippedLine, Curve, Leaky, TanhGelu
+from concord.net.layers.curves import ClippedLine, Curve, Leaky, Limited, TanhGelu
 from concord.net.layers.dense import BlockDense, Dense
 from concord.net.layers.enlarging import Enlarge
 from concord.net.layers.joins import Add, Concat, GatedChannels, Multiply, Softmax
@@ -27,7 +27,7 @@ from concord.net.model import Model
 from concord.net.ops.attention import Attention
 from concord.net.ops.joins import Addition, ChannelGating, Concatenation, Multiplication
 from concord.net.ops.operator import Operator, TensorType
-from concord.net.ops.pointwise import ACTIVATIONS, Gelu, HardSigmoid, LeakyRelu, Relu
+from concord.net.ops.pointwise import ACTIVATIONS, Gelu, HardSigmoid, LeakyRelu, Limits, Relu
 from concord.net.ops.pooling import AveragePooling, MaxPooling, ProductResult
 from concord.net.ops.recurrent import Direction, Recurrence
 from concord.net.ops.reduction import FeatureNorm, SoftmaxInside
@@ -239,6 +239,7 @@ _OPERATORS: Mapping[type[Layer], Callable[[Layer], Operator]] = {
     ClippedLine: lambda layer: HardSigmoid(alpha=layer.slope, beta=layer.shift * layer.slope, ceiling=layer.ceiling),
     TanhGelu: lambda layer: Gelu(exact=(layer.line, layer.cube) == Gelu.EXACT, nearest=True),
     GatedChannels: lambda layer: ChannelGating(), Curve: lambda layer: _CURVES[layer.activation](),
+    Limited: lambda layer: Limits(lowest=layer.lowest, highest=layer.highest),
     VectorSoftmax: lambda layer: SoftmaxInside(),
     VectorNorm: lambda layer: FeatureNorm(
         weight=_float32(layer.weight), bias=_float32(layer.bias), centred=layer.centred, epsilon=layer.epsilon),

@@ -3,6 +3,8 @@
 from dataclasses import MISSING, asdict, fields
 from enum import StrEnum
 from pathlib import Path
+from types import UnionType
+from typing import get_args
 
 import numpy as np
 from concord.datasets.samples import Task
@@ -169,7 +171,7 @@ def _parse(where: str, kind: type, value):
         return tuple(value)
     if isinstance(value, dict):
         return {key: (float(low), float(high)) for key, (low, high) in value.items()}
-    if not isinstance(kind, type) or type(value) is not kind:
+    if type(value) not in (get_args(kind) if isinstance(kind, UnionType) else (kind,)):
         raise ValueError(f"{where}: {value!r} is of the wrong type; export the model again")
     return value
 

@@ -59,19 +59,35 @@ class ClippedKind(CurveKind):
         return position(Stage.MUL, 1)
 
     def plan(self, planner: Planner, node):
-        chain, build = OpenChain(source=FromNumbers(view=planner.demands.readings[node.name].view)), planner.build
-        contents = build.content(node.layer).real_operands if build.real else node.layer.operands
-
-        def operate(operation: Operation, index: int, what: str):
-            values, content = (one[[index]].repeat(node.value.shape[0]) for one in (node.layer.operands, contents))
-            planner.operate(chain, operation, node, values, what, content)
-
+        chain = OpenChain(source=FromNumbers(view=planner.demands.readings[node.name].view))
         if node.layer.moves:
-            operate(Operation.VV_ADD, 0, "shift")
+            self._operate(planner, node, chain, Operation.VV_ADD, 0, "shift")
         chain.activate(Activation.RELU)
-        operate(Operation.VV_MUL, 1, "slope")
-        operate(Operation.VV_MAX, 2, "ceiling")
-        operate(Operation.VV_MUL, 3, "sign")
+        self._operate(planner, node, chain, Operation.VV_MUL, 1, "slope")
+        self._operate(planner, node, chain, Operation.VV_MAX, 2, "ceiling")
+        self._operate(planner, node, chain, Operation.VV_MUL, 3, "sign")
+        planner.begin(node, chain)
+
+    @staticmethod
+    def _operate(planner: Planner, node, chain: OpenChain, operation: Operation, index: int, what: str):
+        """Go on with an operation whose other operand is one number of the layer, repeated."""
+        layer, build = node.layer, planner.build
+        contents = build.content(layer).real_operands if build.real else layer.operands
+        values, content = (one[[index]].repeat(node.value.shape[0]) for one in (layer.operands, contents))
+        planner.operate(chain, operation, node, values, what, content)
+
+
+class LimitedKind(ClippedKind):
+    """Two limits in one chain: max(max(x, lowest) * -1, -highest) * -1."""
+
+    def plan(self, planner: Planner, node):
+        chain, layer = OpenChain(source=FromNumbers(view=planner.demands.readings[node.name].view)), node.layer
+        if layer.lowest is not None:
+            self._operate(planner, node, chain, Operation.VV_MAX, 0, "lowest")
+        if layer.highest is not None:
+            self._operate(planner, node, chain, Operation.VV_MUL, 1, "turned")
+            self._operate(planner, node, chain, Operation.VV_MAX, 2, "highest")
+            self._operate(planner, node, chain, Operation.VV_MUL, 3, "sign")
         planner.begin(node, chain)
 
 

@@ -2,6 +2,7 @@
 
 import operator
 from collections.abc import Callable
+from math import inf
 
 import torch
 from concord.net.arithmetic.windows import Window
@@ -13,8 +14,15 @@ from concord.net.ops.reshape import Flatten
 from torch import fx, nn
 from torch.nn import functional
 
+
+def _clamp(min=None, max=None) -> nn.Module | None:
+    """Limits that are numbers; None where one is a tensor."""
+    limits = -inf if min is None else min, inf if max is None else max
+    return nn.Hardtanh(*limits) if all(isinstance(limit, int | float) for limit in limits) else None
+
+
 #: Functions whose arguments after the tensor are those of a module.
-MODULES: dict[object, Callable[..., nn.Module]] = {
+MODULES: dict[object, Callable[..., nn.Module | None]] = {
     functional.max_pool2d: lambda *args, return_indices=False, **options: nn.MaxPool2d(*args, **options),
     torch.max_pool2d: nn.MaxPool2d,
     functional.avg_pool2d: nn.AvgPool2d,
@@ -23,6 +31,7 @@ MODULES: dict[object, Callable[..., nn.Module]] = {
     functional.avg_pool1d: nn.AvgPool1d,
     functional.adaptive_avg_pool1d: nn.AdaptiveAvgPool1d,
     functional.relu6: nn.ReLU6, functional.hardtanh: nn.Hardtanh,
+    **dict.fromkeys((torch.clamp, torch.clip, "clamp", "clip"), _clamp),
     **dict.fromkeys((functional.relu, torch.relu, torch.relu_, "relu", "relu_"), nn.ReLU),
     **dict.fromkeys((functional.sigmoid, torch.sigmoid, "sigmoid"), nn.Sigmoid),
     **dict.fromkeys((functional.tanh, torch.tanh, "tanh"), nn.Tanh),

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from concord.net.arithmetic.windows import Window
 from concord.net.ops.operator import Operator, Shape
-from concord.net.ops.pointwise import Gelu, LeakyRelu, Relu, Sigmoid, Tanh
+from concord.net.ops.pointwise import Gelu, LeakyRelu, Limits, Relu, Sigmoid, Tanh
 from concord.net.ops.pooling import AveragePooling, MaxPooling
 from concord.net.ops.reduction import FeatureNorm, SoftmaxInside
 from concord.net.ops.reshape import Enlarging
@@ -44,8 +44,8 @@ def unsupported(module: nn.Module) -> str | None:
             if module.mode != "nearest":
                 return 'use the mode "nearest"'
         case nn.Hardtanh():
-            if module.min_val != 0 or module.max_val <= 0:
-                return f"a clip to {module.min_val}..{module.max_val}: only one from 0 to a number above it is a relu"
+            if not module.min_val < module.max_val:
+                return f"a clip to {module.min_val}..{module.max_val}, which leaves one number"
         case nn.Softmax():
             if module.dim not in (1, -1):
                 return "a softmax over the elements of a vector (dim=-1) is needed"
@@ -161,12 +161,18 @@ def phases_of(module: nn.ConvTranspose1d | nn.ConvTranspose2d, shape: Shape) -> 
     return found, Enlarging(factor=stride, shuffled=True)
 
 
-#: How the operator of a module is made. The upper end of a Hardtanh or ReLU6 is the ceiling of a relu.
+def _limits(module: nn.Hardtanh) -> Operator:
+    """A relu with a ceiling, as a ReLU6 is, or other limits."""
+    lowest, highest = (None if abs(limit) == np.inf else float(limit) for limit in (module.min_val, module.max_val))
+    return Relu(ceiling=highest) if lowest == 0 else Limits(lowest=lowest, highest=highest)
+
+
+#: How the operator of a module is made.
 OPERATORS: dict[type[nn.Module], Make] = {
     nn.Conv2d: _conv, nn.Conv1d: _conv, nn.Linear: _linear, nn.BatchNorm1d: _batch_norm, nn.BatchNorm2d: _batch_norm,
     nn.MaxPool2d: _maximum, nn.MaxPool1d: _maximum, nn.Upsample: _enlarging, nn.UpsamplingNearest2d: _enlarging,
     **dict.fromkeys((nn.AvgPool2d, nn.AvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool1d), _average),
-    **dict.fromkeys((nn.ReLU6, nn.Hardtanh), lambda module, shape, zeros: Relu(ceiling=float(module.max_val))),
+    **dict.fromkeys((nn.ReLU6, nn.Hardtanh), lambda module, shape, zeros: _limits(module)),
     nn.ReLU: lambda module, shape, zeros: Relu(), nn.Sigmoid: lambda module, shape, zeros: Sigmoid(),
     nn.Tanh: lambda module, shape, zeros: Tanh(),
     nn.SiLU: lambda module, shape, zeros: Sigmoid(),  # the product with its input follows

@@ -138,6 +138,63 @@ class ClippedLine(Layer):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Limited(Layer):
+    """A tensor with a smallest and a largest value, such as a hard tanh: min(max(x, lowest), highest).
+
+    Nothing is rounded but the limits. The machine computes max(max(x, lowest) * -1, -highest) * -1.
+
+    Attributes:
+        name:    Name of the layer, unique in its model.
+        inputs:  Number of elements of the tensor.
+        lowest:  Smallest result, which the machine rounds to binary16; None for no limit.
+        highest: Largest result, in the same way.
+    """
+
+    name: str
+    inputs: int
+    lowest: float | None = None
+    highest: float | None = None
+
+    title = "limits"
+    keeps_shape = True
+
+    def __post_init__(self):
+        numbers = self.operands.view(np.float16)
+        limits = numbers[[kept for kept, limit in ((0, self.lowest), (2, self.highest)) if limit is not None]]
+        if not len(limits) or not np.isfinite(limits).all() or len(limits) == 2 and not numbers[0] < -numbers[2]:
+            raise ValueError(f"layer {self.name!r}: its limits {self.lowest} and {self.highest} must be numbers of "
+                             "binary16, the lower one below the upper one; export the model again")
+
+    @property
+    def real_operands(self) -> np.ndarray:
+        """float64[4], the operands of the machine: lowest, -1, -highest and -1; 0 for no limit."""
+        return np.array([self.lowest or 0.0, -1.0, -(self.highest or 0.0), -1.0])
+
+    @property
+    def operands(self) -> np.ndarray:
+        """uint16[4], the same as binary16 patterns."""
+        with np.errstate(over="ignore"):
+            return to_bits(self.real_operands)
+
+    def stored(self) -> "Limited":
+        """The layer with the numbers that the machine holds."""
+        lowest, _, highest, _ = to_real(self.operands).tolist()
+        return replace(self, lowest=None if self.lowest is None else lowest,
+                       highest=None if self.highest is None else -highest)
+
+    @property
+    def outputs(self) -> int:
+        return self.inputs
+
+    def run(self, x, lengths, sums=IntegerProduct.totals):
+        lowest, minus, highest, _ = (np.broadcast_to(one, x[0].shape) for one in self.operands)
+        made = x[0] if self.lowest is None else float16.maximum(x[0], lowest)
+        if self.highest is not None:
+            made = float16.mul(float16.maximum(float16.mul(made, minus), highest), minus)
+        return Trace(outputs=made)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class TanhGelu(Layer):
     """GELU by its approximation: x * sigmoid(x * (line + cube * x**2)), rounded after each operation.
 

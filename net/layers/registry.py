@@ -7,7 +7,7 @@ from concord.net.cells.cell import Cell
 from concord.net.cells.registry import CELLS
 from concord.net.layers.attention import BlockAttention
 from concord.net.layers.convolution import BlockConv, Conv
-from concord.net.layers.curves import ClippedLine, Curve, Leaky, TanhGelu
+from concord.net.layers.curves import ClippedLine, Curve, Leaky, Limited, TanhGelu
 from concord.net.layers.dense import BlockDense, Dense
 from concord.net.layers.enlarging import Enlarge
 from concord.net.layers.joins import Add, Concat, GatedChannels, Multiply, SequenceConcat, Softmax
@@ -36,9 +36,9 @@ class LayerKind:
 KINDS = {
     **{layer.__name__: LayerKind(layer=layer) for layer in (
         Dense, BlockDense, Conv, BlockConv, Average, QuantizedResult, BlockAverage, BlockQuantizedResult, MaxPool, Add,
-        Multiply, GatedChannels, Curve, Leaky, ClippedLine, TanhGelu, VectorSoftmax, VectorNorm, BlockAttention,
-        PixelOffsets,
-        ConstantPositions, Concat, SequenceConcat, Enlarge, ImageToSequence, SequenceToImage, Softmax)},
+        Multiply, GatedChannels, Curve, Leaky, ClippedLine, Limited, TanhGelu, VectorSoftmax, VectorNorm,
+        BlockAttention, PixelOffsets, ConstantPositions, Concat, SequenceConcat, Enlarge, ImageToSequence,
+        SequenceToImage, Softmax)},
     **{name.upper(): LayerKind(layer=IntegerRecurrent, fixed={"cell": cell}) for name, cell in CELLS.items()},
     **{f"Block{name.upper()}": LayerKind(layer=BlockRecurrent, fixed={"cell": cell}) for name, cell in CELLS.items()},
 }

@@ -13,7 +13,7 @@ import numpy as np
 from concord.golden.lib.float16 import to_bits, to_real
 from concord.net.graph import Node
 from concord.net.layers.convolution import Conv, seen
-from concord.net.layers.curves import ClippedLine, Leaky, TanhGelu
+from concord.net.layers.curves import ClippedLine, Leaky, Limited, TanhGelu
 from concord.net.layers.layer import Layer, unchecked
 from concord.net.layers.pooling import Average, BlockAverage, identity
 from concord.net.layers.recurrent import BlockRecurrent, IntegerRecurrent
@@ -61,7 +61,7 @@ def in_full_precision(layer: Layer, node: Node | None, clip: Clip,
     Raises:
         ValueError: the layer does not hold the numbers of the float network.
     """
-    if isinstance(layer, Leaky | ClippedLine | TanhGelu):
+    if isinstance(layer, Leaky | ClippedLine | Limited | TanhGelu):
         return layer.stored() if numbers is MemoryNumbers.STORED else layer
     found = next((function for kind, function in _KINDS.items() if isinstance(layer, kind)), None)
     if found is None:

@@ -177,6 +177,31 @@ class HardSigmoid(Pointwise):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Limits(Pointwise):
+    """y = min(max(x, lowest), highest); None is no limit.
+
+    Raises:
+        ValueError: there is no limit, one is no number, or they leave no range.
+    """
+
+    lowest: float | None = None
+    highest: float | None = None
+
+    kind = "limits"
+
+    def __post_init__(self):
+        given = {name: value for name, value in (("lowest", self.lowest), ("highest", self.highest))
+                 if value is not None}
+        checks.number(**given)
+        if not given or len(given) == 2 and not self.lowest < self.highest:
+            raise ValueError(f"lowest {self.lowest}, highest {self.highest}: one limit at least is needed, and the "
+                             "lower one below the upper one")
+
+    def real(self, x, lengths):
+        return np.clip(x, self.lowest, self.highest)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class HardSwish(Pointwise):
     """y = x * max(0, min(1, x / 6 + 1/2))."""
 

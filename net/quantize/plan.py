@@ -10,7 +10,7 @@ from concord.net.graph import INPUT, Graph, Node
 from concord.net.names import layer_names
 from concord.net.ops.joins import Addition, ChannelGating, Multiplication
 from concord.net.ops.operator import Operator, Shape
-from concord.net.ops.pointwise import Gelu, HardSigmoid, LeakyRelu, Pointwise
+from concord.net.ops.pointwise import Gelu, HardSigmoid, LeakyRelu, Limits, Pointwise
 from concord.net.ops.pooling import AveragePooling, GlobalAverage, MaxPooling, ProductResult
 from concord.net.ops.recurrent import Recurrence
 from concord.net.ops.reshape import Enlarging, Flatten
@@ -36,7 +36,7 @@ PASSING = (Flatten, Last, Scale)
 #: Operators that give some of the numbers that they read.
 SELECTING = (MaxPooling, Enlarging)
 #: Functions of several operations, which are layers of their own.
-APART = (LeakyRelu, Gelu, HardSigmoid)
+APART = (LeakyRelu, Gelu, HardSigmoid, Limits)
 #: Operators whose layer can apply an activation function to its result.
 CARRYING = (*QUANTIZED, Addition, Multiplication, ChannelGating, MaxPooling, Enlarging)
 

@@ -9,7 +9,7 @@ import numpy as np
 from concord.golden.lib.float16 import to_bits
 from concord.lib.progress import Show, silent
 from concord.net.graph import INPUT, Graph, Node
-from concord.net.layers.curves import ClippedLine, Curve, Leaky, TanhGelu
+from concord.net.layers.curves import ClippedLine, Curve, Leaky, Limited, TanhGelu
 from concord.net.layers.enlarging import Enlarge
 from concord.net.layers.joins import Add, Concat, GatedChannels, Multiply, SequenceConcat
 from concord.net.layers.layer import Layer
@@ -20,7 +20,7 @@ from concord.net.layers.sequences import ImageToSequence, SequenceToImage
 from concord.net.ops.attention import Attention
 from concord.net.ops.joins import Addition, ChannelGating, Concatenation, Multiplication
 from concord.net.ops.operator import Operator
-from concord.net.ops.pointwise import Gelu, HardSigmoid, LeakyRelu, Pointwise
+from concord.net.ops.pointwise import Gelu, HardSigmoid, LeakyRelu, Limits, Pointwise
 from concord.net.ops.pooling import MaxPooling, ProductResult
 from concord.net.ops.recurrent import Recurrence
 from concord.net.ops.reduction import FeatureNorm, SoftmaxInside
@@ -252,6 +252,8 @@ def _plain(part: Part, plan: Plan) -> Layer:
         case HardSigmoid():
             return ClippedLine(name=part.name, inputs=prod(shape), shift=op.beta / op.alpha, slope=op.alpha,
                            ceiling=op.ceiling)
+        case Limits():
+            return Limited(name=part.name, inputs=prod(shape), lowest=op.lowest, highest=op.highest)
         case Gelu():
             return TanhGelu(name=part.name, inputs=prod(shape), line=op.factors[0], cube=op.factors[1])
         case SoftmaxInside():

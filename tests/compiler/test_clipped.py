@@ -1,19 +1,22 @@
-"""Functions with an upper limit as layers of their own: hard swish, hard sigmoids of gates, and a relu6 at the end."""
+"""Functions with limits as layers of their own: hard swish and tanh, hard sigmoids of gates, a relu6 at the end."""
 
 import concord
 import numpy as np
 import pytest
 
+torch = pytest.importorskip("torch")
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 from concord.campaigns.makers.onnx_graphs import OnnxGraph, equal, written
+from concord.frontends.torch.read import graph_of
 from concord.golden.lib.float16 import to_bits
-from concord.net.layers.curves import ClippedLine
+from concord.net.layers.curves import ClippedLine, Limited
 from concord.net.ops.pointwise import HardSigmoid
 from concord.sim.machines.host import machine
 from concord.spec.machine.config import preset
 from concord.tests.compiled import machines_agree
 from concord.tests.twin import recovered
+from torch import nn
 
 VISION = preset("vision")
 
@@ -61,6 +64,65 @@ def test_hardware_and_twins_agree(made):
     with machine("golden", VISION) as golden, machine("library", VISION) as library:
         machines_agree(golden, library, VISION, model.quantized, bits)
     recovered.agree(VISION, model.quantized, bits)
+
+
+@pytest.mark.parametrize("arithmetic", ["integer", "bfp"])
+def test_limits_inside_a_network(tmp_path, arithmetic):
+    graph = OnnxGraph((1, 2, 4, 6))
+    graph.add("Conv", graph.weight(8, 2, 3, 3), graph.weight(8))
+    graph.add("Clip", graph.constant(np.float32(-0.7)), graph.constant(np.float32(1.1)))
+    graph.add("Conv", graph.weight(5, 8, 1, 1), graph.weight(5))
+    graph.add("Max", graph.constant(np.float32(-0.25)))
+    graph.add("Flatten")
+    graph.add("Gemm", graph.weight(40, 7), graph.weight(7))
+    graph.add("Min", graph.constant(np.float32(0.4)))
+    path = written(tmp_path, graph)
+    equal(path)
+    samples = graph.random.normal(size=(32, 2, 4, 6)).astype(np.float32)
+    network = concord.load(path)
+    real = concord.run(network, samples).numbers
+    model = concord.quantize(network, (samples, real), preset="vision", arithmetic=arithmetic)
+    assert sum(isinstance(layer, Limited) for layer in model.quantized.layers) == 3
+    found = concord.run(model, samples).numbers
+    assert found.max() == np.float16(0.4)
+    assert np.abs(found - real).max() < np.ptp(real) / 20
+    bits = to_bits(samples[:2].reshape(2, -1))
+    with machine("golden", VISION) as golden, machine("library", VISION) as library:
+        machines_agree(golden, library, VISION, model.quantized, bits)
+    recovered.agree(VISION, model.quantized, bits)
+
+
+@pytest.mark.parametrize(("lowest", "highest"), [(-1.0, 1.0), (0.1, None), (None, -0.3), (-70.0, 0.0)])
+def test_limits_round_nothing(lowest, highest):
+    """For all numbers of binary16 and infinities."""
+    x = np.arange(1 << 16, dtype=np.uint16)
+    x = x[~np.isnan(x.view(np.float16))]
+    found = Limited(name="layer", inputs=1, lowest=lowest, highest=highest).run([x[:, None]], None).outputs[:, 0]
+    low, high = (None if limit is None else np.float16(limit) for limit in (lowest, highest))
+    assert np.array_equal(found.view(np.float16), np.clip(x.view(np.float16), low, high))
+
+
+@pytest.mark.parametrize(("lowest", "highest"), [(None, None), (1.0, 1.0), (1e-9, 1e-8), (-1e6, 0.0)])
+def test_limits_that_leave_no_range_are_refused(lowest, highest):
+    with pytest.raises(ValueError, match="must be numbers of binary16, the lower one below the upper one"):
+        Limited(name="layer", inputs=1, lowest=lowest, highest=highest)
+
+
+@pytest.mark.parametrize("call", [nn.Hardtanh(-0.5, 0.75), nn.functional.hardtanh, lambda x: x.clamp(max=0.5),
+                                  lambda x: torch.clip(x, -0.5), lambda x: torch.clamp(x, 0.0, 0.5)])
+def test_limits_of_pytorch(call):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one, self.call = nn.Linear(6, 5), call
+
+        def forward(self, x):
+            return self.call(self.one(x))
+
+    torch.manual_seed(0)
+    net, x = Net().eval(), torch.randn(8, 6)
+    found = graph_of(net, (6,)).run(x.numpy())
+    assert np.allclose(found, net(x).detach().numpy(), atol=1e-6)
 
 
 @pytest.mark.parametrize(("shift", "slope", "ceiling"), [(3.0, 1 / 6, 1.0), (0.0, 1.0, 6.0), (-0.25, 2.0, 0.7)])

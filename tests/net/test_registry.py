@@ -12,7 +12,7 @@ from concord.golden.lib.float16 import to_bits
 from concord.net import network
 from concord.net.arithmetic.windows import TimeAxis
 from concord.net.layers.attention import BlockAttention
-from concord.net.layers.curves import ClippedLine, Curve, Leaky, TanhGelu
+from concord.net.layers.curves import ClippedLine, Curve, Leaky, Limited, TanhGelu
 from concord.net.layers.enlarging import Enlarge
 from concord.net.layers.joins import Add, Concat, GatedChannels, Multiply, SequenceConcat, Softmax
 from concord.net.layers.layer import Layer, Unknown
@@ -58,6 +58,7 @@ MAKERS = {
     "Curve": lambda rng: Curve(name="layer", inputs=6, activation=Activation.TANH),
     "Leaky": lambda rng: Leaky(name="layer", inputs=6, slope=0.1),
     "ClippedLine": lambda rng: ClippedLine(name="layer", inputs=6, shift=3.0, slope=1 / 6, ceiling=1.0),
+    "Limited": lambda rng: Limited(name="layer", inputs=6, lowest=-1.0),
     "TanhGelu": lambda rng: TanhGelu(name="layer", inputs=6),
     "Enlarge": lambda rng: Enlarge(name="layer", shape=(2, 4, 4), factor=(2, 3)),
     "VectorSoftmax": lambda rng: VectorSoftmax(name="layer", inputs=6),

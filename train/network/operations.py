@@ -8,7 +8,7 @@ from concord.net.arithmetic.windows import TimeAxis
 from concord.net.graph import Graph
 from concord.net.ops.joins import Addition, ChannelGating, Concatenation, Multiplication
 from concord.net.ops.operator import Operator
-from concord.net.ops.pointwise import Gelu, HardSigmoid, LeakyRelu, Pointwise
+from concord.net.ops.pointwise import Gelu, HardSigmoid, LeakyRelu, Limits, Pointwise
 from concord.net.ops.pooling import MaxPooling
 from concord.net.ops.reduction import FeatureNorm, SoftmaxInside
 from concord.net.ops.reshape import Enlarging, Tokens
@@ -36,6 +36,8 @@ def result(part: Part, x: list[torch.Tensor], lengths: torch.Tensor, *, lowered:
         return _leaky(part.op, x[0], lowered)
     if isinstance(part.op, HardSigmoid):
         return _clipped(part.op, x[0], lowered)
+    if isinstance(part.op, Limits):
+        return _limited(part.op, x[0], lowered)
     if isinstance(part.op, Gelu):
         return _gelu(part.op, x[0], lowered)
     if isinstance(part.op, SoftmaxInside | FeatureNorm):
@@ -71,6 +73,12 @@ def _clipped(op: HardSigmoid, x: torch.Tensor, lowered: bool) -> torch.Tensor:
     shift, slope, ceiling = np.float16([op.beta / op.alpha, op.alpha, op.ceiling]).astype(float).tolist()
     moved = binary16(x + shift) if shift else x
     return binary16(moved.clip(min=0) * slope).clip(max=ceiling)
+
+
+def _limited(op: Limits, x: torch.Tensor, lowered: bool) -> torch.Tensor:
+    lowest, highest = (float(np.float16(limit)) if lowered and limit is not None else limit
+                       for limit in (op.lowest, op.highest))
+    return x.clip(lowest, highest)
 
 
 def _gelu(op: Gelu, x: torch.Tensor, lowered: bool) -> torch.Tensor:
