@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from concord.campaigns.makers import networks
-from concord.datasets.samples import DataSet, Samples, Task
+from concord.datasets.samples import UNLABELLED, DataSet, Samples, Task
 from concord.net import network as golden
 from concord.net.cells import gru, lstm, rnn
 from concord.net.cells.registry import CELLS
@@ -28,7 +28,7 @@ from concord.net.quantize.plan import Unsupported, plan
 from concord.net.quantize.quantized import calibrate, prepared
 from concord.net.quantize.source import NetworkWithData, source
 from concord.train.lib.export import patterns
-from concord.train.lib.samples import SampleTensors, loss_of
+from concord.train.lib.samples import SampleTensors, loss_of, trainable
 from concord.train.network.quantized_network import QuantizedNetwork
 from concord.train.runs.imported import train_imported
 
@@ -318,6 +318,24 @@ def test_labels_that_do_not_fit_are_refused():
         source(network, replace(data, train=classes))
     with pytest.raises(ValueError, match="an anomaly is scored by one output, or by as many as the 12"):
         source(network, data_for(network, task=Task.ANOMALY))
+
+
+def test_a_batch_without_classes_has_no_loss():
+    """Where few time steps have a class, a batch may have none, whose mean would be NaN."""
+    labels = np.full((4, 3), UNLABELLED)
+    labels[0, :2] = 1, 0
+    samples = Samples(inputs=np.zeros((4, 3, 2), np.uint16), labels=labels)
+    loss, made = loss_of(Task.CLASSIFICATION, SampleTensors.of(samples)), torch.randn(4, 6, requires_grad=True)
+    one = torch.nn.functional.cross_entropy(made.unflatten(1, (2, 3))[:1, :, :2], torch.tensor([[1, 0]]))
+    assert loss(made, torch.arange(4)) == one
+    empty = loss(made[1:], torch.arange(1, 4))
+    assert empty == 0
+    empty.backward()
+    assert not made.grad.any()
+    data = DataSet(name="steps", task=Task.CLASSIFICATION, shape=(2,), train=samples.part(slice(1, 4)), test=None,
+                   calibration=None, description="")
+    with pytest.raises(ValueError, match="steps: no time step or pixel of the training samples has a class"):
+        trainable(data, 6)
 
 
 def test_choices_of_another_kind_are_refused():
