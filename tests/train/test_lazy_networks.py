@@ -33,6 +33,7 @@ from concord.net.quantize.choices import BlockFormats
 from concord.net.quantize.plan import Unsupported, plan
 from concord.spec.machine.config import preset
 from concord.spec.numbers.lazy import LazyFormat
+from concord.tests.commands.test_data import write_images
 from concord.train.bfp import tensor_fit
 from concord.train.bfp.float_graph import drawn, planned
 from concord.train.bfp.options import LazyOptions, UpdateRule, formats_of
@@ -234,3 +235,29 @@ def test_training_goes_on_from_its_checkpoint_alone(tmp_path):
     with pytest.raises(ValueError, match="the checkpoint is of another training, with other layers, data, seed"):
         lazy.trained(None, begun, LazyOptions(), tmp_path)
     assert layers_of(net, state, TINY_FORMATS)[0][0].name == "layer0"
+
+
+def own_images(folder, count=60):
+    """A folder of a few images of 9 x 9 pixels in three classes."""
+    folder.mkdir(exist_ok=True)
+    rng = np.random.default_rng(count)
+    for part in "train", "t10k":
+        write_images(folder, part, rng.integers(0, 256, (count, 9, 9)).astype(np.uint8),
+                     np.arange(count, dtype=np.uint8) % 3)
+    return folder
+
+
+def test_a_checkpoint_of_other_training_samples_is_refused(tmp_path):
+    """Fewer samples, or others in the same folder, are another training."""
+    def train(samples):
+        return lazy.train_lazy(tmp_path / "m", folder=tmp_path / "own", samples=samples, hidden=(5,), epochs=2,
+                               kept=tmp_path / "kept")
+
+    own_images(tmp_path / "own")
+    train(50)
+    train(50)
+    with pytest.raises(ValueError, match="rates, epochs or training samples; name another folder"):
+        train(40)
+    own_images(tmp_path / "own", 70)
+    with pytest.raises(ValueError, match="the checkpoint is of another training"):
+        train(50)
