@@ -42,6 +42,7 @@ from concord.train.bfp.tensor_network import float_network, inputs
 from concord.train.bfp.tensor_network import network as build
 from concord.train.bfp.trained_blocks import exact_binary16, layers_of, trained_layers
 from concord.train.lib import networks
+from concord.train.lib.observer import CsvLog, Observer
 from concord.train.runs import lazy
 from concord.train.runs.lazy_checkpoint import checkpoint_model
 from concord.workflows.imports import opened
@@ -261,3 +262,22 @@ def test_a_checkpoint_of_other_training_samples_is_refused(tmp_path):
     own_images(tmp_path / "own", 70)
     with pytest.raises(ValueError, match="the checkpoint is of another training"):
         train(50)
+
+
+def test_a_log_is_whole_after_going_on(tmp_path):
+    """The second of two runs, which goes on from a checkpoint, logs the epochs of the first one, too."""
+    def train(folder, log, stop=0):
+        def progress(phase, step, steps, note):
+            if stop and (phase, step) == (tensor_fit.PHASE, stop):
+                raise KeyboardInterrupt
+
+        lazy.train_lazy(tmp_path / "m", folder=tmp_path / "own", hidden=(5,), epochs=4, kept=tmp_path / folder,
+                        progress=Observer(progress, CsvLog(tmp_path / log)))
+
+    own_images(tmp_path / "own")
+    train("through", "wanted.csv")
+    with pytest.raises(KeyboardInterrupt):
+        train("parts", "parts.csv", 3)
+    train("parts", "parts.csv")
+    assert (tmp_path / "parts.csv").read_text() == (tmp_path / "wanted.csv").read_text()
+    assert len((tmp_path / "parts.csv").read_text().splitlines()) == 5

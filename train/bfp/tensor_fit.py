@@ -1,6 +1,7 @@
 """Training loops in block floating point and in FP32, which differ in their arithmetic only."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -56,17 +57,18 @@ def fit(net: TensorNetwork, x: ExactTensor, labels: np.ndarray, *, epochs: int, 
     generator, found = torch.Generator().manual_seed(seed), list(losses)
     for epoch in range(epochs):
         order = batches(len(labels), batch_size, generator)
-        if epoch < len(losses):
+        now = None if rate is None else falling(rate, epoch, epochs)
+        record = partial(EpochRecord, phase=PHASE, epoch=epoch + 1, step=(epoch + 1) * len(order), rate=now)
+        if epoch < len(losses):  # a log is whole after going on, too
+            Observer.of(progress).write(record(loss=losses[epoch]))
             continue
         if patience and found and len(found) - 1 - found.index(min(found)) >= patience:
             break
-        now = None if rate is None else falling(rate, epoch, epochs)
         if now is not None:
             net.pace(now)
         # The order in which processes add up losses changes no more than the last digits.
         found.append(float(f"{_epoch(net, x, labels, order) / len(labels):.6g}"))
-        Observer.of(progress).write(EpochRecord(
-            phase=PHASE, epoch=epoch + 1, step=(epoch + 1) * len(order), rate=now, loss=found[-1]))
+        Observer.of(progress).write(record(loss=found[-1]))
         progress(PHASE, epoch + 1, epochs, f"loss {found[-1]:.3f}")
         after_epoch(found)
     return found
