@@ -338,6 +338,17 @@ def test_a_batch_without_classes_has_no_loss():
         trainable(data, 6)
 
 
+@pytest.mark.parametrize(("targets", "unit"), [
+    ([[5.1], [5.1], [5.1]], 5.1**2), ([[0.0], [0.0], [0.0]], 1), ([[1.0], [3.0], [5.0]], 8 / 3),
+    ([[1e-8], [3e-8], [5e-8]], 8e-16 / 3)])
+def test_a_mean_square_has_a_unit_of_any_targets(targets, unit):
+    """Equal targets have no variance, by which any error would be infinite."""
+    samples = Samples(inputs=np.zeros((3, 2), np.uint16), labels=np.float32(targets))
+    loss = loss_of(Task.REGRESSION, SampleTensors.of(samples))
+    made = torch.tensor(targets) + unit**0.5
+    assert loss(made, torch.arange(3)).item() == pytest.approx(1, rel=1e-4)
+
+
 def test_choices_of_another_kind_are_refused():
     found = given(float_networks.sequences())
     with pytest.raises(ValueError, match="there is no layer 'rnn_one' to give bits to; the network has hidden, more"):

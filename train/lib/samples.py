@@ -12,6 +12,8 @@ from torch.nn import functional
 
 #: Number of samples that are computed at once.
 TOGETHER = 250
+#: Targets whose variance is a smaller share of their mean square are equal: the rest is rounding of float32.
+NO_SPREAD = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -98,8 +100,14 @@ def loss_of(task: Task, part: SampleTensors) -> Loss:
             made if steps == 1 else made.unflatten(1, (-1, steps)), labels[index])
     targets = part.x.flatten(1) if task is Task.ANOMALY else torch.from_numpy(
         np.array(part.samples.labels, np.float32))
-    variance = max(targets.var(unbiased=False).item(), 1e-12)
-    return lambda made, index: functional.mse_loss(made, targets[index]) / variance
+    unit = _unit(targets)
+    return lambda made, index: functional.mse_loss(made, targets[index]) / unit
+
+
+def _unit(targets: torch.Tensor) -> float:
+    """By what a mean square is divided: the variance of the targets; of equal ones their square, of zeros 1."""
+    variance, square = targets.var(unbiased=False).item(), targets.square().mean().item()
+    return variance if variance > NO_SPREAD * square else square or 1.0
 
 
 def _cross_entropy(made: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
