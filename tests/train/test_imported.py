@@ -349,6 +349,12 @@ def test_a_mean_square_has_a_unit_of_any_targets(targets, unit):
     assert loss(made, torch.arange(3)).item() == pytest.approx(1, rel=1e-4)
 
 
+def test_batch_normalisation_that_is_not_there_cannot_stay(tmp_path):
+    network, choices = float_networks.perceptron(), Choices(recipe=Recipe(normalise=True))
+    with pytest.raises(ValueError, match="--batch-norm: perceptron has no batch normalisation behind a convolution"):
+        train_imported(tmp_path / "m", network=network, data=data_for(network), choices=choices, epochs=(1, 0))
+
+
 def test_choices_of_another_kind_are_refused():
     found = given(float_networks.sequences())
     with pytest.raises(ValueError, match="there is no layer 'rnn_one' to give bits to; the network has hidden, more"):
