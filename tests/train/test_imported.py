@@ -355,6 +355,40 @@ def test_batch_normalisation_that_is_not_there_cannot_stay(tmp_path):
         train_imported(tmp_path / "m", network=network, data=data_for(network), choices=choices, epochs=(1, 0))
 
 
+def with_small_inputs(network: Graph, data: DataSet, share: float) -> tuple[Graph, DataSet]:
+    """A perceptron and its data, where inputs are smaller and weights larger by a factor."""
+    def smaller(samples: Samples) -> Samples:
+        return replace(samples, inputs=(samples.inputs.view(np.float16) * np.float16(share)).view(np.uint16))
+
+    first, *nodes = network.nodes
+    first = replace(first, op=replace(first.op, weight=(first.op.weight / share).astype(np.float32)))
+    return replace(network, nodes=(first, *nodes)), replace(
+        data, train=smaller(data.train), test=smaller(data.test))
+
+
+def test_a_start_outside_binary16_is_named_before_training(tmp_path):
+    """The steps of such small inputs are too small for binary16, which is no divergence of training."""
+    network = float_networks.perceptron()
+    network, data = with_small_inputs(network, data_for(network), 1e-4)
+    with pytest.raises(ValueError, match="quant_scale: .* is outside binary16; rescale the layer"):
+        train_imported(tmp_path / "m", network=network, data=data, epochs=(1, 1),
+                       choices=Choices(recipe=Recipe(weights_bits=8, input_bits=8)))
+
+
+def test_ranges_of_small_inputs_that_are_not_trained_stay():
+    network = float_networks.perceptron()
+    network, data = with_small_inputs(network, data_for(network), 1e-4)
+    found = source(network, data)
+    arithmetic = prepared(network, Choices(recipe=Recipe(
+        weights_bits=4, input_bits=2, activations=ActivationTraining.HWGQ)))
+    calibrate(arithmetic, found.numbers(found.calibration))
+    net = QuantizedNetwork(arithmetic)
+    before = [layer.inputs.saturation.item() for layer in net.layers.values()]
+    net.bound()
+    assert before[0] < 1e-3
+    assert [layer.inputs.saturation.item() for layer in net.layers.values()] == before
+
+
 def test_choices_of_another_kind_are_refused():
     found = given(float_networks.sequences())
     with pytest.raises(ValueError, match="there is no layer 'rnn_one' to give bits to; the network has hidden, more"):

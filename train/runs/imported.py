@@ -101,7 +101,8 @@ def train_imported(
 
     Raises:
         Unsupported: an operation of the network cannot be quantised.
-        ValueError: data are missing or do not fit, a method cannot do a width, or training has diverged.
+        ValueError: data are missing or do not fit, a method cannot do a width, a number is outside binary16, or
+            training has diverged.
     """
     check_epochs(epochs)
     found, staged = source(network, data), bool(getattr(choices.recipe, "stages", ()))
@@ -119,6 +120,8 @@ def train_imported(
     words = _started(net) if begun else "imported"
     calibration = SampleTensors.of(found.calibration)
     predictor = settled(net, calibration.x, overflow, progress, calibration.lengths)
+    if not staged:
+        net.lower()  # a number outside binary16 would end training as a loss that is none
     observer = Observer.of(progress)
     observer.attend(net, calibration.x, calibration.lengths, predictor)
     adam = by_adam(network)
