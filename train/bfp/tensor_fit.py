@@ -54,6 +54,7 @@ def fit(net: TensorNetwork, x: ExactTensor, labels: np.ndarray, *, epochs: int, 
     Raises:
         ValueError: a batch has fewer samples than there are processes.
     """
+    _check_last(len(labels), batch_size, net.group.size)
     generator, found = torch.Generator().manual_seed(seed), list(losses)
     for epoch in range(epochs):
         order = batches(len(labels), batch_size, generator)
@@ -74,13 +75,18 @@ def fit(net: TensorNetwork, x: ExactTensor, labels: np.ndarray, *, epochs: int, 
     return found
 
 
+def _check_last(count: int, batch_size: int, processes: int):
+    """Refuse a last batch, the smallest one, of which a process would have no sample."""
+    last = (count - 1) % batch_size + 1
+    if last < processes:
+        raise ValueError(f"a batch of {last} samples for {processes} processes: {count} samples in batches of "
+                         f"{batch_size} leave them for the last one; use another number of samples, or fewer processes")
+
+
 def _epoch(net: TensorNetwork, x: ExactTensor, labels: np.ndarray, order) -> float:
     """Train on batches of samples, and return the sum of the losses of all samples."""
     total, size, rank = 0.0, net.group.size, net.group.rank
     for index in order:
-        if len(index) < size:
-            raise ValueError(f"a batch of {len(index)} samples for {size} processes; choose a batch size that "
-                             f"leaves at least {size} of {len(labels)} samples for the last one")
         part = index.tensor_split(size)[rank]
         total += net.step(batch(x, part), labels[part.numpy()]) * len(index)
     return total
