@@ -1,5 +1,7 @@
 """Files of networks in float32: safetensors with a JSON header, without pickle."""
 
+import hashlib
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -38,6 +40,15 @@ def packed(network: Graph) -> tuple[dict, dict[str, np.ndarray]]:
         **({"classes": network.classes} if network.classes else {}),
         **({"results": network.results} if network.results else {})}
     return record, arrays
+
+
+def digest(network: Graph) -> str:
+    """A digest of what a network computes: of its nodes and their numbers."""
+    record, arrays = packed(network)
+    made = hashlib.sha256(json.dumps(record["nodes"]).encode())
+    for name, array in arrays.items():
+        made.update(repr((name, array.shape, array.dtype.str)).encode() + array.tobytes())
+    return made.hexdigest()[:32]
 
 
 def load(path: Path) -> Graph:

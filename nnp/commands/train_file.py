@@ -1,5 +1,6 @@
 """`nnp train FILE`: trains an imported network on with quantisers, from its own weights."""
 
+import hashlib
 from pathlib import Path
 from typing import Annotated
 
@@ -49,7 +50,7 @@ def train_file(
 ):
     """An imported network of your own on your own data, from its weights."""
     from concord.datasets.read import digest
-    from concord.net import model_file
+    from concord.net import graph_file, model_file
     from rich.console import Console
 
     chosen.check_trains()
@@ -67,8 +68,10 @@ def train_file(
     samples = imports.data_set(data, network, imported, order)
     typer.echo(imports.requantized(network), nl=False)
     deciding = {"seed": seed, "epochs": numbers, "rate": rate, "recipe": choices.recipe, "gates": choices.gates,
-                "overflow": overflow, "network": source.name, "data": digest(samples.train) if samples.train else data}
-    deciding |= {"begun": begun.model.name} if begun else {}
+                "overflow": overflow, "network": source.name, "data": digest(samples.train) if samples.train else data,
+                "numbers of the network": graph_file.digest(network)}
+    deciding |= {"calibration samples": digest(samples.calibration)} if samples.calibration else {}
+    deciding |= {"begun": begun.model.name, "file of begun": _digest(start_from or source)} if begun else {}
     out = out or str(run / MODEL if run else "trained.safetensors")
     with written(out) as path:
         check_writable(path)
@@ -80,3 +83,8 @@ def train_file(
     Console().print(f"{out}: {imports.result(model)}", markup=False, soft_wrap=True, highlight=False)
     typer.echo(imports.softmax(network, model), nl=False)
     typer.echo(imports.runs_on(model, chosen.preset, out), nl=False)
+
+
+def _digest(path: Path) -> str:
+    """A digest of the bytes of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:32]

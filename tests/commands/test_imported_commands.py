@@ -1,5 +1,6 @@
 """`nnp quantize FILE` and `nnp train FILE`: models of imported networks, and errors before slow work."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -127,6 +128,24 @@ def test_training_goes_on_from_the_networks_weights(name, data, task, folder):
     rows = (folder / "log.csv").read_text().splitlines()
     losses = [float(row.split(",")[-2]) for row in rows[1:4]]
     assert losses[-1] < losses[0]
+
+
+def test_a_checkpoint_of_other_weights_is_refused(folder):
+    """A network that was trained again under the same name is another training, and so is a model to start from."""
+    words = ("train", "net.safetensors", "--for", "speech", "--data", "classes.npz", "--epochs", "1,0", "-o", "m")
+    network = file.load(folder / "perceptron.safetensors")
+    file.save(network, folder / "net.safetensors")
+    done(*words, "--checkpoint", "kept")
+    done(*words, "--checkpoint", "kept")
+    *nodes, final = network.nodes
+    final = replace(final, op=replace(final.op, weight=2 * final.op.weight))
+    file.save(replace(network, nodes=(*nodes, final)), folder / "net.safetensors")
+    assert "it is of another training, with numbers of the network " in nnp(*words, "--checkpoint", "kept").stderr
+    done(*words[:-1], "first")
+    done(*words, "--start-from", "first", "--checkpoint", "others")
+    done(*words[:-1], "first", "--seed", 1)
+    refused = nnp(*words, "--start-from", "first", "--checkpoint", "others")
+    assert "it is of another training, with file of begun " in refused.stderr
 
 
 def test_a_regression_in_blocks(folder):

@@ -187,3 +187,16 @@ def test_a_module_is_compared_with_its_import():
         verified = concord.verify(network, data, machine="golden", samples="all", report="out")
         assert verified.measures["PyTorch"]["accuracy"] >= 0.75
         assert verified.measures["PyTorch"] == verified.measures["FP32"]
+
+
+def test_a_measure_that_neither_run_defines_is_no_difference():
+    """No time step of the test set has a class, so that no share of them is right."""
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))  # at each time step
+    network = concord.load(module, torch.zeros(1, 5, 4), name="steps")
+    x = RNG.normal(size=(30, 5, 4)).astype(np.float32)
+    labels = RNG.integers(3, size=(30, 5))
+    labels[20:] = -1
+    arrays = {"x_train": x[:20], "y_train": labels[:20], "x_test": x[20:], "y_test": labels[20:]}
+    model = concord.quantize(network, arrays, preset="speech")
+    assert np.isnan(model.measures["FP32"])

@@ -156,8 +156,9 @@ def test_fp32_is_refused_where_blocks_are_trained():
 def test_too_small_a_batch_for_its_processes(samples):
     net, _ = begin(UpdateRule.LAZY)
     net.group = type("Seven", (parallel.Alone,), {"size": 7})
-    with pytest.raises(ValueError, match="a batch of 6 samples for 7 processes"):
+    with pytest.raises(ValueError, match="a batch of 6 samples for 7 processes: .*; use another number of samples, or"):
         train(net, samples, 1)
+    assert not any(kept.momentum for kept in net.parameters.values()), "it is refused before the first step"
     with pytest.raises(RuntimeError, match="start under torchrun"):
         parallel.ProcessGroup()
 

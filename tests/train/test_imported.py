@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from concord.campaigns.makers import networks
-from concord.datasets.samples import DataSet, Samples, Task
+from concord.datasets.samples import UNLABELLED, DataSet, Samples, Task
 from concord.net import network as golden
 from concord.net.cells import gru, lstm, rnn
 from concord.net.cells.registry import CELLS
@@ -28,7 +28,7 @@ from concord.net.quantize.plan import Unsupported, plan
 from concord.net.quantize.quantized import calibrate, prepared
 from concord.net.quantize.source import NetworkWithData, source
 from concord.train.lib.export import patterns
-from concord.train.lib.samples import SampleTensors, loss_of
+from concord.train.lib.samples import SampleTensors, loss_of, trainable
 from concord.train.network.quantized_network import QuantizedNetwork
 from concord.train.runs.imported import train_imported
 
@@ -318,6 +318,75 @@ def test_labels_that_do_not_fit_are_refused():
         source(network, replace(data, train=classes))
     with pytest.raises(ValueError, match="an anomaly is scored by one output, or by as many as the 12"):
         source(network, data_for(network, task=Task.ANOMALY))
+
+
+def test_a_batch_without_classes_has_no_loss():
+    """Where few time steps have a class, a batch may have none, whose mean would be NaN."""
+    labels = np.full((4, 3), UNLABELLED)
+    labels[0, :2] = 1, 0
+    samples = Samples(inputs=np.zeros((4, 3, 2), np.uint16), labels=labels)
+    loss, made = loss_of(Task.CLASSIFICATION, SampleTensors.of(samples)), torch.randn(4, 6, requires_grad=True)
+    one = torch.nn.functional.cross_entropy(made.unflatten(1, (2, 3))[:1, :, :2], torch.tensor([[1, 0]]))
+    assert loss(made, torch.arange(4)) == one
+    empty = loss(made[1:], torch.arange(1, 4))
+    assert empty == 0
+    empty.backward()
+    assert not made.grad.any()
+    data = DataSet(name="steps", task=Task.CLASSIFICATION, shape=(2,), train=samples.part(slice(1, 4)), test=None,
+                   calibration=None, description="")
+    with pytest.raises(ValueError, match="steps: no time step or pixel of the training samples has a class"):
+        trainable(data, 6)
+
+
+@pytest.mark.parametrize(("targets", "unit"), [
+    ([[5.1], [5.1], [5.1]], 5.1**2), ([[0.0], [0.0], [0.0]], 1), ([[1.0], [3.0], [5.0]], 8 / 3),
+    ([[1e-8], [3e-8], [5e-8]], 8e-16 / 3)])
+def test_a_mean_square_has_a_unit_of_any_targets(targets, unit):
+    """Equal targets have no variance, by which any error would be infinite."""
+    samples = Samples(inputs=np.zeros((3, 2), np.uint16), labels=np.float32(targets))
+    loss = loss_of(Task.REGRESSION, SampleTensors.of(samples))
+    made = torch.tensor(targets) + unit**0.5
+    assert loss(made, torch.arange(3)).item() == pytest.approx(1, rel=1e-4)
+
+
+def test_batch_normalisation_that_is_not_there_cannot_stay(tmp_path):
+    network, choices = float_networks.perceptron(), Choices(recipe=Recipe(normalise=True))
+    with pytest.raises(ValueError, match="--batch-norm: perceptron has no batch normalisation behind a convolution"):
+        train_imported(tmp_path / "m", network=network, data=data_for(network), choices=choices, epochs=(1, 0))
+
+
+def with_small_inputs(network: Graph, data: DataSet, share: float) -> tuple[Graph, DataSet]:
+    """A perceptron and its data, where inputs are smaller and weights larger by a factor."""
+    def smaller(samples: Samples) -> Samples:
+        return replace(samples, inputs=(samples.inputs.view(np.float16) * np.float16(share)).view(np.uint16))
+
+    first, *nodes = network.nodes
+    first = replace(first, op=replace(first.op, weight=(first.op.weight / share).astype(np.float32)))
+    return replace(network, nodes=(first, *nodes)), replace(
+        data, train=smaller(data.train), test=smaller(data.test))
+
+
+def test_a_start_outside_binary16_is_named_before_training(tmp_path):
+    """The steps of such small inputs are too small for binary16, which is no divergence of training."""
+    network = float_networks.perceptron()
+    network, data = with_small_inputs(network, data_for(network), 1e-4)
+    with pytest.raises(ValueError, match="quant_scale: .* is outside binary16; rescale the layer"):
+        train_imported(tmp_path / "m", network=network, data=data, epochs=(1, 1),
+                       choices=Choices(recipe=Recipe(weights_bits=8, input_bits=8)))
+
+
+def test_ranges_of_small_inputs_that_are_not_trained_stay():
+    network = float_networks.perceptron()
+    network, data = with_small_inputs(network, data_for(network), 1e-4)
+    found = source(network, data)
+    arithmetic = prepared(network, Choices(recipe=Recipe(
+        weights_bits=4, input_bits=2, activations=ActivationTraining.HWGQ)))
+    calibrate(arithmetic, found.numbers(found.calibration))
+    net = QuantizedNetwork(arithmetic)
+    before = [layer.inputs.saturation.item() for layer in net.layers.values()]
+    net.bound()
+    assert before[0] < 1e-3
+    assert [layer.inputs.saturation.item() for layer in net.layers.values()] == before
 
 
 def test_choices_of_another_kind_are_refused():

@@ -33,6 +33,7 @@ from concord.net.quantize.choices import BlockFormats
 from concord.net.quantize.plan import Unsupported, plan
 from concord.spec.machine.config import preset
 from concord.spec.numbers.lazy import LazyFormat
+from concord.tests.commands.test_data import write_images
 from concord.train.bfp import tensor_fit
 from concord.train.bfp.float_graph import drawn, planned
 from concord.train.bfp.options import LazyOptions, UpdateRule, formats_of
@@ -41,6 +42,7 @@ from concord.train.bfp.tensor_network import float_network, inputs
 from concord.train.bfp.tensor_network import network as build
 from concord.train.bfp.trained_blocks import exact_binary16, layers_of, trained_layers
 from concord.train.lib import networks
+from concord.train.lib.observer import CsvLog, Observer
 from concord.train.runs import lazy
 from concord.train.runs.lazy_checkpoint import checkpoint_model
 from concord.workflows.imports import opened
@@ -234,3 +236,48 @@ def test_training_goes_on_from_its_checkpoint_alone(tmp_path):
     with pytest.raises(ValueError, match="the checkpoint is of another training, with other layers, data, seed"):
         lazy.trained(None, begun, LazyOptions(), tmp_path)
     assert layers_of(net, state, TINY_FORMATS)[0][0].name == "layer0"
+
+
+def own_images(folder, count=60):
+    """A folder of a few images of 9 x 9 pixels in three classes."""
+    folder.mkdir(exist_ok=True)
+    rng = np.random.default_rng(count)
+    for part in "train", "t10k":
+        write_images(folder, part, rng.integers(0, 256, (count, 9, 9)).astype(np.uint8),
+                     np.arange(count, dtype=np.uint8) % 3)
+    return folder
+
+
+def test_a_checkpoint_of_other_training_samples_is_refused(tmp_path):
+    """Fewer samples, or others in the same folder, are another training."""
+    def train(samples):
+        return lazy.train_lazy(tmp_path / "m", folder=tmp_path / "own", samples=samples, hidden=(5,), epochs=2,
+                               kept=tmp_path / "kept")
+
+    own_images(tmp_path / "own")
+    train(50)
+    train(50)
+    with pytest.raises(ValueError, match="rates, epochs or training samples; name another folder"):
+        train(40)
+    own_images(tmp_path / "own", 70)
+    with pytest.raises(ValueError, match="the checkpoint is of another training"):
+        train(50)
+
+
+def test_a_log_is_whole_after_going_on(tmp_path):
+    """The second of two runs, which goes on from a checkpoint, logs the epochs of the first one, too."""
+    def train(folder, log, stop=0):
+        def progress(phase, step, steps, note):
+            if stop and (phase, step) == (tensor_fit.PHASE, stop):
+                raise KeyboardInterrupt
+
+        lazy.train_lazy(tmp_path / "m", folder=tmp_path / "own", hidden=(5,), epochs=4, kept=tmp_path / folder,
+                        progress=Observer(progress, CsvLog(tmp_path / log)))
+
+    own_images(tmp_path / "own")
+    train("through", "wanted.csv")
+    with pytest.raises(KeyboardInterrupt):
+        train("parts", "parts.csv", 3)
+    train("parts", "parts.csv")
+    assert (tmp_path / "parts.csv").read_text() == (tmp_path / "wanted.csv").read_text()
+    assert len((tmp_path / "parts.csv").read_text().splitlines()) == 5

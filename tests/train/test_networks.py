@@ -83,6 +83,10 @@ def test_bands_hold_the_mean():
     assert half[0] == pytest.approx(4.303 * 2 / 3**0.5)
     assert half[1] == 0
     assert compare_starts.band([[1.0]])[1].tolist() == [0.0]
+    for count, student in (6, 2.571), (10, 2.262), (30, 2.045):  # tables of Student's t, two-sided, 95 %
+        values = np.arange(count, dtype=float)
+        _, half = compare_starts.band(values[:, None])
+        assert half[0] == pytest.approx(student * values.std(ddof=1) / np.sqrt(count), rel=2e-3)
 
 
 def test_an_image_model(tmp_path, monkeypatch):

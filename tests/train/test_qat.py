@@ -191,6 +191,25 @@ def test_normalisation_under_training_folds_into_rows(of_weights, input_bits, ne
     assert torch.allclose(made.mean((0, 2, 3)), _wanted_mean(layer), atol=1e-4)
 
 
+def test_a_batch_of_one_sample_keeps_the_running_statistics():
+    """The last batch of an epoch may have one sample, whose variance would be NaN."""
+    torch.manual_seed(0)
+    dense = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 3))
+    samples = torch.randn(40, 6)
+    dense(samples)
+    quantized = behind_quantizers(dense.eval(), samples, Recipe(weights_bits=4, input_bits=4, normalise=True))
+    (layer,) = [layer for layer in quantized.layers.values() if layer.norm]
+    before = layer.norm.mean.clone(), layer.norm.variance.clone()
+    with torch.no_grad():
+        wanted = quantized.eval()(samples[:1])
+        assert torch.allclose(quantized.train()(samples[:1]), wanted, atol=1e-5)
+    step(quantized, samples[:1])
+    assert torch.equal(layer.norm.mean, before[0])
+    assert torch.equal(layer.norm.variance, before[1])
+    assert all(parameter.isfinite().all() for parameter in quantized.parameters())
+    assert layer.weights.weight.grad.abs().max() > 0
+
+
 def _wanted_mean(layer):
     return (layer.constant + layer.norm.gain * layer.norm.centre).float()
 

@@ -11,7 +11,7 @@ from safetensors.numpy import save_file
 torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
 from concord.train.lib import data
 from concord.train.lib.checkpoints import Checkpoints
-from concord.train.lib.fit import fit
+from concord.train.lib.fit import fit, reproducible
 from concord.train.lib.observer import CsvLog, EpochRecord, Observer, TensorBoardLog, opened
 from concord.train.overflow.options import OverflowOptions
 from concord.train.runs import image, mlp, recurrent
@@ -191,3 +191,8 @@ def test_tensorboard_without_its_package(tmp_path, monkeypatch):
         TensorBoardLog(tmp_path / "events")
     assert not (tmp_path / "events").exists()
 
+
+@pytest.mark.parametrize("seed", [1.5, 1 << 63, "0"])
+def test_what_is_no_seed_is_refused(seed):
+    with pytest.raises(ValueError, match=r"--seed .*: a seed is a whole number of at most 64 bits"):
+        reproducible(seed)

@@ -29,6 +29,8 @@ LAYERS = {kind.__name__: kind for kind in (
     tensor_network.Residual, tensor_network.Recurrent)}
 #: Fields of a checkpoint that its file has as they are.
 PLAIN = ("seed", "epochs", "losses", "shape", "names", "data")
+#: Further ones, which earlier files may lack; they are empty there.
+NEWER = ("samples",)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,6 +47,7 @@ class Checkpoint:
         shape:  Shape of one sample; empty where it is not known.
         names:  Names of layers with parameters in the model, by their names in training.
         data:   Name of the test set, see `datasets.read`; empty where there is none.
+        samples: Digest of the training samples; empty where it is not known.
     """
 
     layers: tuple[tensor_network.Layer, ...]
@@ -56,6 +59,7 @@ class Checkpoint:
     shape: tuple[int, ...] = ()
     names: Mapping[str, str] = field(default_factory=dict)
     data: str = ""
+    samples: str = ""
 
 
 def save(net: TensorNetwork, state: Checkpoint, path: Path):
@@ -66,7 +70,8 @@ def save(net: TensorNetwork, state: Checkpoint, path: Path):
         records[name] = record
         arrays |= {f"{name}:{key}": tensor.cpu().numpy() for key, tensor in tensors.items()}
     header = {"layers": _pack_layers(state.layers), "arm": state.rule, "rates": asdict(state.rates),
-              "parameters": records, "counts": asdict(net.counts), **{name: getattr(state, name) for name in PLAIN}}
+              "parameters": records, "counts": asdict(net.counts),
+              **{name: getattr(state, name) for name in (*PLAIN, *NEWER)}}
     tensor_file.write(CHECKPOINT, path, header, arrays)
 
 
@@ -79,7 +84,8 @@ def load(path: Path, group=Alone, device: str = "cpu") -> tuple[TensorNetwork, C
     header, arrays = tensor_file.read(CHECKPOINT, path)
     try:
         plain = {name: header[name] for name in PLAIN}
-        plain |= {name: tuple(plain[name]) for name in ("losses", "shape")}
+        plain |= {name: tuple(plain[name]) for name in ("losses", "shape")} | {
+            name: header.get(name, "") for name in NEWER}
         state = Checkpoint(layers=_unpack_layers(header["layers"]), rule=UpdateRule(header["arm"]),
                            rates=Rates(**header["rates"]), **plain)
         tensor_network.check(state.layers)

@@ -1,6 +1,7 @@
 """Training loops in block floating point and in FP32, which differ in their arithmetic only."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -53,32 +54,39 @@ def fit(net: TensorNetwork, x: ExactTensor, labels: np.ndarray, *, epochs: int, 
     Raises:
         ValueError: a batch has fewer samples than there are processes.
     """
+    _check_last(len(labels), batch_size, net.group.size)
     generator, found = torch.Generator().manual_seed(seed), list(losses)
     for epoch in range(epochs):
         order = batches(len(labels), batch_size, generator)
-        if epoch < len(losses):
+        now = None if rate is None else falling(rate, epoch, epochs)
+        record = partial(EpochRecord, phase=PHASE, epoch=epoch + 1, step=(epoch + 1) * len(order), rate=now)
+        if epoch < len(losses):  # a log is whole after going on, too
+            Observer.of(progress).write(record(loss=losses[epoch]))
             continue
         if patience and found and len(found) - 1 - found.index(min(found)) >= patience:
             break
-        now = None if rate is None else falling(rate, epoch, epochs)
         if now is not None:
             net.pace(now)
         # The order in which processes add up losses changes no more than the last digits.
         found.append(float(f"{_epoch(net, x, labels, order) / len(labels):.6g}"))
-        Observer.of(progress).write(EpochRecord(
-            phase=PHASE, epoch=epoch + 1, step=(epoch + 1) * len(order), rate=now, loss=found[-1]))
+        Observer.of(progress).write(record(loss=found[-1]))
         progress(PHASE, epoch + 1, epochs, f"loss {found[-1]:.3f}")
         after_epoch(found)
     return found
+
+
+def _check_last(count: int, batch_size: int, processes: int):
+    """Refuse a last batch, the smallest one, of which a process would have no sample."""
+    last = (count - 1) % batch_size + 1
+    if last < processes:
+        raise ValueError(f"a batch of {last} samples for {processes} processes: {count} samples in batches of "
+                         f"{batch_size} leave them for the last one; use another number of samples, or fewer processes")
 
 
 def _epoch(net: TensorNetwork, x: ExactTensor, labels: np.ndarray, order) -> float:
     """Train on batches of samples, and return the sum of the losses of all samples."""
     total, size, rank = 0.0, net.group.size, net.group.rank
     for index in order:
-        if len(index) < size:
-            raise ValueError(f"a batch of {len(index)} samples for {size} processes; choose a batch size that "
-                             f"leaves at least {size} of {len(labels)} samples for the last one")
         part = index.tensor_split(size)[rank]
         total += net.step(batch(x, part), labels[part.numpy()]) * len(index)
     return total

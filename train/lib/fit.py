@@ -2,15 +2,25 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from numbers import Integral
 
 import numpy as np
 import torch
 from concord.train.lib.observer import EpochRecord, Observer, Progress, Stateful, TrainingState, TrainingStep, silent
 from torch import nn
 
+#: Seeds lie from -SEEDS up to SEEDS.
+SEEDS = 1 << 63
+
 
 def reproducible(seed: int):
-    """Make training give the same bits on any number of cores: one thread, one seed."""
+    """Make training give the same bits on any number of cores: one thread, one seed.
+
+    Raises:
+        ValueError: the seed is none that generators of random numbers take.
+    """
+    if not isinstance(seed, Integral) or not -SEEDS <= seed < SEEDS:
+        raise ValueError(f"--seed {seed!r}: a seed is a whole number of at most 64 bits, such as 0")
     torch.set_num_threads(1)
     torch.manual_seed(seed)
     torch.use_deterministic_algorithms(True)

@@ -26,7 +26,8 @@ class EpochRecord:
         step:     Number of batches done in this phase.
         rate:     Learning rate of the last batch, of the first group of parameters.
         loss:     Mean loss of the training samples; None before the first epoch.
-        accuracy: Share of the test set that is classified correctly, or None where it was not measured.
+        accuracy: Share of the test set that is classified correctly, or of another task its first measure, see
+            `datasets.measures`; None where it was not measured.
         figures:  Figures of each product that the overflow predictor follows, by its name: "events", overflows on the
             calibration set before its ranges were changed; "excess", the most bits that its storage lacked; "left",
             overflows after the change; "bits", which an accumulator needs then; "weights" and "inputs", the largest

@@ -12,6 +12,8 @@ from torch.nn import functional
 
 #: Number of samples that are computed at once.
 TOGETHER = 250
+#: Targets whose variance is a smaller share of their mean square are equal: the rest is rounding of float32.
+NO_SPREAD = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -72,6 +74,9 @@ def trainable(data: DataSet, outputs: int) -> Samples:
         raise ValueError(f"{data.name}: training needs labels; name them in the data's TOML file, or quantise without "
                          "training by `nnp quantize`")
     if data.task is not Task.ANOMALY:
+        if data.train.steps > 1 and (data.train.labels == UNLABELLED).all():
+            raise ValueError(f"{data.name}: no time step or pixel of the training samples has a class, all are "
+                             f"{UNLABELLED}; give some a class, or quantise without training by `nnp quantize`")
         return data.train
     if data.sequence or outputs != data.train.inputs.shape[-1]:
         raise ValueError(f"{data.name}: a network for anomalies is trained to restore its input, but it has {outputs} "
@@ -91,9 +96,22 @@ def loss_of(task: Task, part: SampleTensors) -> Loss:
     """
     if task is Task.CLASSIFICATION:
         labels, steps = torch.from_numpy(part.samples.labels.astype(np.int64)), part.samples.steps
-        return lambda made, index: functional.cross_entropy(
-            made if steps == 1 else made.unflatten(1, (-1, steps)), labels[index], ignore_index=UNLABELLED)
+        return lambda made, index: _cross_entropy(
+            made if steps == 1 else made.unflatten(1, (-1, steps)), labels[index])
     targets = part.x.flatten(1) if task is Task.ANOMALY else torch.from_numpy(
         np.array(part.samples.labels, np.float32))
-    variance = max(targets.var(unbiased=False).item(), 1e-12)
-    return lambda made, index: functional.mse_loss(made, targets[index]) / variance
+    unit = _unit(targets)
+    return lambda made, index: functional.mse_loss(made, targets[index]) / unit
+
+
+def _unit(targets: torch.Tensor) -> float:
+    """By what a mean square is divided: the variance of the targets; of equal ones their square, of zeros 1."""
+    variance, square = targets.var(unbiased=False).item(), targets.square().mean().item()
+    return variance if variance > NO_SPREAD * square else square or 1.0
+
+
+def _cross_entropy(made: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """The mean over all that has a class; 0 for a batch in which nothing has, whose mean would be NaN."""
+    if (labels == UNLABELLED).all():
+        return 0 * made.sum()
+    return functional.cross_entropy(made, labels, ignore_index=UNLABELLED)

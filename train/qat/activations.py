@@ -12,6 +12,9 @@ from concord.net.quantize.recipe import Recipe
 from concord.train.lib.straight_through import CodesFunction, Round
 from torch import nn
 
+#: Smallest saturation of inputs that do not start near it.
+LEAST = 1e-3
+
 
 class Activations(nn.Module):
     """Unsigned codes u = clip(round((x - m) / s), 0, levels), s = b / levels, whose saturation b and offset m stay.
@@ -28,6 +31,7 @@ class Activations(nn.Module):
         damping:           Factor of the gradient of b.
         levels:            Largest code.
         saturation:        float32, b.
+        least:             Smallest b that training may reach; the one that it starts from is larger.
         offset:            float32, m.
         positive:          Whether all samples are 0 or above. Then m stays at 0 or above, so that the clip at 0 is a
             relu.
@@ -45,6 +49,7 @@ class Activations(nn.Module):
         self.found, self.levels, self.ends = found, found.levels, found.ends
         self.positive, self.padded, self.ceiling = found.positive, found.padded, found.ceiling
         self.saturation = _parameter(found.step * found.levels, self.learns_saturation)
+        self.least = min(LEAST, found.step * found.levels / 2)
         self.offset = _parameter(found.offset, recipe.activations.learns_offset)
 
     @property
@@ -68,7 +73,7 @@ class Activations(nn.Module):
                 self.offset.clamp_(min=0)
             if self.padded:
                 self.offset.clamp_(max=0)
-            self.saturation.clamp_(min=1e-3)
+            self.saturation.clamp_(min=self.least)
             if self.ceiling is not None:
                 self.saturation.copy_(torch.minimum(self.saturation, self.ceiling - self.offset))
             if self.padded:

@@ -92,7 +92,7 @@ class Geometry:
         if norm:
             sums = self.product(x, weights, None, border)
             y, *statistics = torch.native_batch_norm(
-                sums, scale, constant, norm.mean, norm.variance, True, MOMENTUM, EPSILON)
+                sums, scale, constant, norm.mean, norm.variance, _several(sums), MOMENTUM, EPSILON)
             return y, sums, *statistics
         if self.dense:  # results are fewer than weights
             sums = functional.linear(x, weights)
@@ -105,7 +105,8 @@ class Geometry:
         if norm:
             sums, *statistics = kept
             gradient, of_scale, of_constant = _NORM_BACK(
-                gradient, sums, scale, norm.mean, norm.variance, *statistics, True, EPSILON, [True] * 3)
+                gradient, sums, scale, norm.mean, norm.variance, *statistics, _several(sums), EPSILON,
+                [True] * 3)
             of_x, of_weights, _ = self.product_back(gradient, x, weights, border, (*wanted, False))
         elif self.dense:
             of_scale, of_constant = (gradient * kept[0]).sum(0), gradient.sum(0)
@@ -114,6 +115,11 @@ class Geometry:
             of_x, of_made, of_constant = self.product_back(gradient, x, kept[0], border, (wanted[0], True, True))
             of_scale, of_weights = (of_made * weights).sum((1, 2, 3)), of_made * _columns(scale)
         return of_x, of_weights, of_scale, of_constant
+
+
+def _several(sums) -> bool:
+    """Whether a batch has several sums of each row. A single one has no variance, so the running statistics hold."""
+    return sums.numel() > sums.shape[1]
 
 
 def _columns(rows):

@@ -111,7 +111,9 @@ def band(curves: Sequence[Sequence[float]]) -> tuple[np.ndarray, np.ndarray]:
     """Mean over seeds, and half of the interval that holds it with 95 % confidence (Student's t)."""
     curves = np.asarray(curves, np.float64)
     count = len(curves)
-    student = {1: 0.0, 2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}.get(count, 1.96 + 2.4 / max(count, 1))
+    known = {1: 0.0, 2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}
+    free = count - 1  # degrees of freedom; the quantile in powers of their reciprocal (Cornish and Fisher)
+    student = known[count] if count in known else 1.96 + 2.372 / free + 2.823 / free**2 + 2.556 / free**3
     spread = curves.std(axis=0, ddof=1) if count > 1 else np.zeros(curves.shape[1])
     return curves.mean(axis=0), student * spread / np.sqrt(count)
 

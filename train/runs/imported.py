@@ -13,7 +13,9 @@ from concord.golden.mfu.softmax import softmax
 from concord.net.graph import Graph
 from concord.net.layers.joins import with_softmax
 from concord.net.model import Model
+from concord.net.quantize.blocks import Blocks
 from concord.net.quantize.choices import Choices
+from concord.net.quantize.integers import Integers
 from concord.net.quantize.node_results import outputs
 from concord.net.quantize.quantized import calibrate, prepared
 from concord.net.quantize.source import NetworkWithData, source, with_classes
@@ -99,13 +101,15 @@ def train_imported(
 
     Raises:
         Unsupported: an operation of the network cannot be quantised.
-        ValueError: data are missing or do not fit, a method cannot do a width, or training has diverged.
+        ValueError: data are missing or do not fit, a method cannot do a width, a number is outside binary16, or
+            training has diverged.
     """
     check_epochs(epochs)
     found, staged = source(network, data), bool(getattr(choices.recipe, "stages", ()))
     arithmetic = prepared(network, choices, found.steps, scales_apart=not staged)
     arithmetic = first_stage(arithmetic, choices) if begun is None else StartedIntegers(
         arithmetic.plan, replace(choices, recipe=arithmetic.recipe), begun)
+    _check_normalisation(arithmetic)
     samples = trainable(found.data, found.outputs)
     overflow.check(integers=not choices.blocks)
     part = SampleTensors.of(with_classes(samples, found.data.task, found.outputs))
@@ -116,6 +120,8 @@ def train_imported(
     words = _started(net) if begun else "imported"
     calibration = SampleTensors.of(found.calibration)
     predictor = settled(net, calibration.x, overflow, progress, calibration.lengths)
+    if not staged:
+        net.lower()  # a number outside binary16 would end training as a loss that is none
     observer = Observer.of(progress)
     observer.attend(net, calibration.x, calibration.lengths, predictor)
     adam = by_adam(network)
@@ -143,6 +149,18 @@ def train_imported(
     method = (f"{network.name}: {words}; {choices.words(network.sequence)}; {count} epochs of QAT; {epochs[1]} "
               "epochs more in the machine's arithmetic" + words_of(predictor) + observer.steering)
     return write(out, found, net, choices, method, seed=seed, command=command, real=real, progress=progress)
+
+
+def _check_normalisation(arithmetic: Integers | Blocks):
+    """Refuse batch normalisation that shall stay during training where there is none.
+
+    Raises:
+        ValueError: no layer has any.
+    """
+    plan, recipe = arithmetic.plan, arithmetic.recipe
+    if getattr(recipe, "normalise", False) and not any(part.spread for part in plan.parts):
+        raise ValueError(f"--batch-norm: {plan.graph.name} has no batch normalisation behind a convolution or dense "
+                         "layer, which exporters may have folded; leave --batch-norm out, or export it unfolded")
 
 
 def _started(net: QuantizedNetwork) -> str:

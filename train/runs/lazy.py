@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from concord.datasets.read import digest
 from concord.frontends.torch.read import check_answer, graph_of
 from concord.golden.lazy import tensor_network
 from concord.golden.lazy.tensor_training import Rates
@@ -163,7 +164,8 @@ def train_lazy(
         samples or len(trainee.sets.train))))
     begun = Checkpoint(
         layers=trainee.layers, rule=lazy.rule, rates=Rates(learning_rate=lazy.rate, momentum=lazy.momentum), seed=seed,
-        epochs=epochs, shape=trainee.shape, names=trainee.names, data=trainee.sets.name)
+        epochs=epochs, shape=trainee.shape, names=trainee.names, data=trainee.sets.name,
+        samples=digest(trainee.sets.train))
     net, state = trained(trainee, begun, lazy, kept, group, progress if group.rank == 0 else silent, machine)
     parallel.leave()
     if group.rank:
@@ -198,9 +200,10 @@ def trained(
     path = folder and folder / CHECKPOINT
     if path and path.is_file():
         net, state = tensor_checkpoint.load(path, group)
-        if replace(state, losses=()) != begun:
+        known = replace(begun, samples=begun.samples if state.samples else "")
+        if replace(state, losses=()) != known:
             raise ValueError(f"{folder}: the checkpoint is of another training, with other layers, data, seed, rule, "
-                             "rates or epochs; name another folder, or repeat that command")
+                             "rates, epochs or training samples; name another folder, or repeat that command")
     else:
         net = network(begun.layers, begun.rule, begun.rates, seed=begun.seed, group=group)
         state = begun
