@@ -114,7 +114,8 @@ class InputAxes:
         if order is Order.MACHINE:
             return "; leave out `order`, or transpose the array"
         if not image and _sides(given) == _sides(self.shape):
-            return ", as its file does; where the array has the machine's order, give `--order machine`"
+            return (", as its file does; where the array has the machine's order, give `--order machine`, or "
+                    "`order=\"machine\"` in Python")
         if image is False and len(self.shape) == len(given) == 3 and (given[2], *given[:2]) == self.shape:
             return ", channels first; write `layout = \"hwc\"` below [preprocessing] in the data's TOML file"
         if image is None or sorted(_sides(given)) == sorted(_sides(self.file)):

@@ -24,7 +24,7 @@ def check_printable(what: str, names: Iterable[str]):
     """
     for name in names:
         if not name.isprintable():
-            raise ValueError(f"{what} {cleaned(name)!r} holds a control character, such as one that moves a terminal's "
+            raise ValueError(f"{what} '{cleaned(name)}' holds a control character, such as one that moves a terminal's "
                              "cursor; rename it")
 
 

@@ -242,8 +242,9 @@ def checked(network: Graph, original: Original, ours: np.ndarray, theirs: np.nda
     """
     apart = difference(network, ours, theirs)
     if not apart <= original.close:
-        raise ValueError(f"{location}: {network.name} is not what {original.by} computes: on {len(ours)} samples, "
-                         f"outputs differ by {apart:.2g} of the largest output; please report this, with the network")
+        raise ValueError(f"{location}: {network.name} is not what {original.by} computes: on {len(ours)} "
+                         f"sample{'s' * (len(ours) > 1)}, outputs differ by {apart:.2g} of the largest output; please "
+                         "report this, with the network")
     return apart
 
 

@@ -12,6 +12,8 @@ from concord.spec.machine.config import PRESETS, Config
 from concord.spec.numbers.activation import Activation
 from concord.spec.numbers.formats import WIDEST_FIXED, Format
 
+SHOWN = 3  #: Most layers that an error names for one reason.
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reason:
@@ -58,7 +60,19 @@ class CannotRun(ValueError):
         return self.args[1]
 
     def __str__(self) -> str:
-        return "\n".join([self.args[0], *map(str, self.reasons)])
+        """The heading, and a line for each reason; layers with the same one share a line."""
+        layers: dict[str, list[str]] = {}
+        for text in map(str, self.reasons):
+            layer, parted, rest = text.partition(": ")
+            of_layer = parted and layer.startswith("layer ")
+            layers.setdefault(rest if of_layer else text, []).extend([layer] * bool(of_layer))
+        return "\n".join([self.args[0], *(_listed(names, rest) for rest, names in layers.items())])
+
+
+def _listed(layers: Sequence[str], sentence: str) -> str:
+    """A sentence with the first few of the layers that it is about in front."""
+    more = f" and {len(layers) - SHOWN} more" if len(layers) > SHOWN else ""
+    return f"{', '.join(layers[:SHOWN])}{more}: {sentence}" if layers else sentence
 
 
 def integer_operands(layer, config: Config, matrices: Sequence[np.ndarray]) -> list[Reason]:

@@ -1,12 +1,16 @@
 """The memories and queues of a machine."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from concord.golden.lib.memory_words import MemoryWords
 from concord.golden.mvm.elements import marks
 from concord.golden.mvm.quantizer import quantize
 from concord.golden.mvm.vector_rf import VectorRf
 from concord.spec.isa.memories import VRFS, Mem, depth, present
 from concord.spec.machine.config import Config
+
+if TYPE_CHECKING:
+    from concord.golden.lib.memory_words import MemoryWords
 
 
 class WordQueue:
@@ -106,7 +110,7 @@ class MachineMemory:
         self.net_in, self.mvm = WordQueue(lanes, self.dtype), WordQueue(lanes, self.dtype)
 
     @classmethod
-    def blank_vectors(cls, config: Config) -> dict[Mem, MemoryWords]:
+    def blank_vectors(cls, config: Config) -> "dict[Mem, MemoryWords]":
         """Words of zeros for each random-access vector memory, and for Dram."""
         outside = (Mem.DRAM,) if Mem.DRAM in present(config) else ()
         return {mem: np.zeros((depth(config, mem), config.mfu_lanes), cls.dtype) for mem in (*VRFS, *outside)}

@@ -1,4 +1,7 @@
-"""The interlock, which gives checked chains to the pipelines with the tickets that they must wait for."""
+"""The interlock, which gives checked chains to the pipelines with the tickets that they must wait for.
+
+A product waits for its tiles later, in `hw/schedule/product_start.py`.
+"""
 
 from amaranth import *
 from amaranth.lib import data, stream, wiring

@@ -231,8 +231,8 @@ class QuantizationOptions(UserOptions):
                            exponents=(machine.weights.e_min, machine.weights.e_max),
                            input_exponents=(machine.activations.e_min, machine.activations.e_max))
         if made.formats("") != (machine.weights, machine.activations):
-            raise ValueError(f"--preset {self.preset}: networks are trained with symmetric mantissas, and exponents "
-                             "under the rule frexp, which this machine does not have; speech has")
+            raise ValueError("networks are trained with symmetric mantissas, and exponents under the rule frexp, which "
+                             f"the machine {self.preset} does not have; --preset speech has")
         return made
 
     def choices(self) -> Choices:

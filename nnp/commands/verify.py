@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from concord.lib.extras import require
 from concord.lib.processes import CORES
 from concord.net.quantize.widths import NetworkArithmetic
 from concord.nnp.lib.options import (
@@ -103,6 +104,11 @@ def verify(
     from rich.console import Console
 
     console = Console()
+    if machine == MachineKind.GOLDEN and clock is not None:
+        raise ValueError("--clock: golden counts no cycles, so that there are no times: leave it out, or take another "
+                         "--machine")
+    if machine in (MachineKind.LIBRARY, MachineKind.COCOTB):
+        require("sim")  # not after a minute of quantising
     source = InputSource(inputs=inputs, data=data, samples=samples, first=first, order=order, default=200)
     check_writable(report, folder=True)
     locations = models or [str(path) for path in sorted((DATA / "models").glob("*.safetensors"))]
