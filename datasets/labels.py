@@ -55,7 +55,7 @@ def labelled(
     if task is Task.REGRESSION:
         return labels | {part: _targets(*found) for part, found in present.items()}, names
     if task is Task.ANOMALY:
-        made, names = _classes(present, names or ("normal", "anomaly"), True)
+        made, names = _classes(present, names if given else ("normal", "anomaly"), True)
         return labels | made, names
     made, names = _classes(present, names, given)
     return labels | made, names
@@ -118,7 +118,8 @@ def _numbered(raw: Raw, texts: np.ndarray, names: tuple[str, ...]) -> np.ndarray
     found = np.array([indices.get(str(text), -1) for text in texts.reshape(-1).tolist()], np.int64).reshape(texts.shape)
     for index in np.argwhere(found < 0)[:1]:
         raise ValueError(f"{_where(raw, index[0])}: {str(texts[tuple(index)])!r} is not one of the classes "
-                         f"{', '.join(names[:20])}{', ...' if len(names) > 20 else ''}")
+                         f"{', '.join(names[:20])}{', ...' if len(names) > 20 else ''}; correct it, or write "
+                         "`classes` in a TOML file that describes the data")
     return found
 
 

@@ -232,6 +232,21 @@ def test_a_folder_of_images(folder):
     assert [image for image in channels if image[0] > 0.9 and image[1:] == pytest.approx([0, 0], abs=0.02)]
 
 
+def test_folders_of_anomalies_are_marked_by_their_names(folder):
+    """And not by the place of a name in the alphabet, in which anomaly = 0 and normal = 1."""
+    for name, grey in ("normal", 0), ("anomaly", 255):
+        (folder / "parts" / name).mkdir(parents=True)
+        Image.new("L", (2, 2), grey).save(folder / "parts" / name / "0.png")
+    found = described('data = "parts"\ntask = "anomaly"\ntest = 1\n')
+    assert found.classes == ("normal", "anomaly")
+    assert found.test.labels.tolist() == numbers(found.test)[:, 0].tolist()
+    (folder / "parts" / "normal").rename(folder / "parts" / "good")
+    with pytest.raises(ValueError, match=r"'good' is not one of the classes normal, anomaly.*write `classes`"):
+        described('data = "parts"\ntask = "anomaly"\ntest = 1\n')
+    found = described('data = "parts"\ntask = "anomaly"\ntest = 1\nclasses = ["good", "anomaly"]\n')
+    assert found.test.labels.tolist() == numbers(found.test)[:, 0].tolist()
+
+
 def test_no_data_set_has_the_name_of_none():
     np.savez("none.npz", x_train=X[:12], y_train=Y[:12], x_test=X[12:], y_test=Y[12:])
     assert read_data("none.npz").name == "data none"
