@@ -65,7 +65,9 @@ def _classes(
     parts: Mapping[str, tuple[Raw, np.ndarray]], names: tuple[str, ...], given: bool
 ) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
     """Classes of each part, and their names."""
-    values = {part: _class_values(*found) for part, found in parts.items()}
+    # decided for all parts: labels of time steps may have a single 1 in each sample of one part by chance
+    hot = all(_one_hot(labels) for _, labels in parts.values())
+    values = {part: _class_values(*found, hot) for part, found in parts.items()}
     if not names and all(found.ndim == 1 and found.dtype.kind == "i" for found in values.values()) and (
             set(np.concatenate(list(values.values())).tolist()) == SIGNS):
         values = {part: found.astype(str) for part, found in values.items()}
@@ -85,10 +87,10 @@ def _classes(
     return {part: found.astype(kind if found.ndim == 1 else np.int32) for part, found in values.items()}, names
 
 
-def _class_values(raw: Raw, labels: np.ndarray) -> np.ndarray:
+def _class_values(raw: Raw, labels: np.ndarray, hot: bool = False) -> np.ndarray:
     """Classes as integers or texts, of [samples], or of [samples, positions]: time steps, or pixels row by row."""
     labels = _squeezed(labels)
-    if _one_hot(labels):
+    if hot:
         return labels.argmax(axis=1)
     tokens = raw.inputs.dtype.kind in "iu" and raw.inputs.shape == labels.shape  # one for each label
     if labels.ndim == 3 or labels.ndim == 2 and (tokens or _of_positions(raw, labels)):

@@ -173,6 +173,15 @@ def test_tasks():
     assert found.test.labels.sum() == 5
 
 
+def test_one_hot_rows_are_those_of_all_parts():
+    """Labels of time steps stay labels of time steps where each test sample has a single 1."""
+    steps, ones = np.array([[0, 1, 1], [1, 0, 0]]), np.array([[0, 1, 0], [0, 0, 1]])
+    np.savez("a.npz", x_train=X[:2].reshape(2, 3, 2), y_train=steps, x_test=X[:2].reshape(2, 3, 2), y_test=ones)
+    found = read_data("a.npz")
+    assert (found.task, found.train.labels.tolist()) == (Task.CLASSIFICATION, steps.tolist())
+    assert found.test.labels.tolist() == ones.tolist()
+
+
 def test_classes_of_names():
     names = np.array(["cat", "ant", "bee", "ant"])
     np.savez("a.npz", x=X[:4], y=names)
