@@ -138,8 +138,8 @@ def _targets(raw: Raw, labels: np.ndarray) -> np.ndarray:
 
 
 def _squeezed(labels: np.ndarray) -> np.ndarray:
-    """Labels [samples] where they are [samples, 1]."""
-    return labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
+    """Labels [samples] where they are [samples, 1] or [samples, 1, 1]."""
+    return labels.reshape(-1) if labels.ndim > 1 and labels.size == len(labels) else labels
 
 
 def _of_positions(raw: Raw, labels: np.ndarray) -> bool:

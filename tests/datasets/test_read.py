@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from concord.datasets import dataset
+from concord.datasets.measures import measure
 from concord.datasets.read import SHARE, digest, read_data
 from concord.datasets.samples import DataSet, Samples, Task
 from PIL import Image
@@ -180,6 +181,15 @@ def test_one_hot_rows_are_those_of_all_parts():
     found = read_data("a.npz")
     assert (found.task, found.train.labels.tolist()) == (Task.CLASSIFICATION, steps.tolist())
     assert found.test.labels.tolist() == ones.tolist()
+
+
+@pytest.mark.parametrize("axes", [(), (1,), (1, 1)])
+def test_axes_of_length_one_behind_a_label_do_not_count(axes):
+    np.savez("a.npz", x_test=X.reshape(20, 6, 1, 1), y_test=Y.reshape(20, *axes))
+    found = read_data("a.npz")
+    assert (found.task, found.test.labels.tolist(), found.test.steps) == (Task.CLASSIFICATION, Y.tolist(), 1)
+    outputs = np.random.default_rng(1).normal(size=(20, 4))
+    assert measure(found.task, outputs, found.test)["accuracy"] == np.mean(outputs.argmax(axis=1) == Y)
 
 
 def test_classes_of_names():
