@@ -155,6 +155,14 @@ def test_columns_that_are_not_there(folder):
     refused("a.csv", "a.csv: not a text in UTF-8")
 
 
+@pytest.mark.parametrize("key", ["inputs", "labels", "lengths"])
+def test_names_of_arrays_beside_one_array(key, folder):
+    np.save("x.npy", np.zeros((4, 3)))
+    np.save("y.npy", np.arange(4))
+    (folder / "own.toml").write_text(f'data = "x.npy"\n{key} = "y.npy"\n')
+    refused("own.toml", f"own.toml: `{key}` names an array, but `data` is the only array in x.npy; leave `data` out")
+
+
 def test_images_that_do_not_fit(folder):
     (folder / "set" / "ant").mkdir(parents=True)
     refused("set", "set: it holds no data: neither a folder of images for each class, nor x.npy")
