@@ -121,8 +121,11 @@ def _present(wanted, columns: list[str], path: Path, key: str) -> list[str]:
 
 def _floats(row: list[str], numbers: list[int], columns: list[str], path: Path, line: int) -> np.ndarray:
     """Numbers of a line, float64[inputs]."""
+    cells = [row[index] for index in numbers]
     try:
-        return np.array([row[index] for index in numbers], np.float64)
+        if "_" in "".join(cells):  # which Python, unlike other readers of CSV files, allows between digits
+            raise ValueError
+        return np.array(cells, np.float64)
     except ValueError:
         index = next(index for index in numbers if not _is_number(row[index]))
         raise ValueError(f"{path}, line {line}, column {columns[index]!r}: {row[index]!r} is no number") from None
@@ -133,7 +136,7 @@ def _label_values(texts: np.ndarray, labels: list[str], lines: list[int], path: 
     if (texts == "").any():
         row, column = np.argwhere(texts == "")[0]
         raise ValueError(f"{path}, line {lines[row]}, column {labels[column]!r}: the label is missing")
-    for kind in (np.int64, np.float64):
+    for kind in () if (np.char.find(texts, "_") >= 0).any() else (np.int64, np.float64):
         try:
             found = texts.astype(kind)
             return found[:, 0] if len(labels) == 1 else found
@@ -150,4 +153,4 @@ def _is_number(text: str) -> bool:
         float(text)
     except ValueError:
         return False
-    return True
+    return "_" not in text

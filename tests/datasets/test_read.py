@@ -227,6 +227,16 @@ def test_columns_by_name():
     assert "without labels, as no column is called label" in read_data("a.csv").notes[0]
 
 
+def test_underscores_make_no_numbers():
+    """Python reads 1_0 as 10, but a table of classes 1_0 and 2_0 has texts."""
+    write_csv("a.csv", X[:4], ["1_0", "2_0", "1_0", "2_0"])
+    found = described('data = "a.csv"\ntest = 1\n')
+    assert (found.classes, found.test.labels.tolist()) == (("1_0", "2_0"), [0, 1, 0, 1])
+    Path("b.csv").write_text("a,label\n1_000,0\n2,1\n")
+    with pytest.raises(ValueError, match=r"b.csv, line 2, column 'a': '1_000' is no number"):
+        read_data("b.csv")
+
+
 def test_a_folder_of_images(folder):
     pixels = {}
     for part, count in ("train", 3), ("test", 2):
