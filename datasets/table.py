@@ -24,6 +24,9 @@ def found(path: Path, description: Description) -> Found:
     if description.borrowed:  # a name for each part is one of arrays, which a CSV file does not have
         arrays = [key for key in ("inputs", "labels") if isinstance(getattr(description, key), Mapping)]
         description = replace(description, **dict.fromkeys(arrays))
+    if description.lengths is not None and not description.borrowed:
+        raise ValueError(f"{path}: a CSV file has no sequences of different lengths; leave `lengths` out, or save "
+                         "arrays with numpy.savez")
     raw, notes = _table(path, description)
     return Found(parts={"all": raw}, notes=notes)
 

@@ -148,6 +148,7 @@ def test_columns_that_are_not_there(folder):
             'labels = "z"', "a.csv: there is no column 'z'"), (
             'labels = "labl"', "a.csv: there is no column 'labl' (did you mean 'label'?); there are a, b, label"), (
             'inputs = ["a"]\nlabels = "a"', "a.csv: column 'a' is both an input and a label"), (
+            'lengths = "b"', "a.csv: a CSV file has no sequences of different lengths; leave `lengths` out"), (
             'inputs = {train = "a"}', "inputs of a CSV file is the name of a column or a list of them")):
         (folder / "own.toml").write_text(f'data = "a.csv"\n{text}\n')
         refused("own.toml", sentence)
