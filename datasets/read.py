@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import tomli_w
 from concord.datasets import arrays, dataset, labels
-from concord.datasets.description import ORIGIN, PARTS, Description, Preprocessing, record
+from concord.datasets.description import ORIGIN, PARTS, Description, ImageLayout, Preprocessing, record
 from concord.datasets.find import as_archive, described, find
 from concord.datasets.raw import Found, Raw, TooLarge, integers, prepared
 from concord.datasets.samples import NO_DATA, DataSet, Samples, Task
@@ -68,10 +68,30 @@ def digest(samples: Samples) -> str:
 
 def _whole(found: Found, description: Description) -> DataSet:
     """The data set of what a reader found."""
+    description = _of_images(found, description)
     parts, notes = _parted(found, description)
     if notes:
         description = replace(description, test=SHARE)
     return _data_set(parts, replace(found, notes=(*found.notes, *notes)), description)
+
+
+def _of_images(found: Found, description: Description) -> Description:
+    """A description that takes files of images as they are read: [channels, rows, columns].
+
+    The layout and shape of a model's description are those of the arrays that it was made from, and are left out.
+
+    Raises:
+        ValueError: the description of these files says another layout or shape.
+    """
+    given = description.preprocessing
+    own = next(iter(found.parts.values())).inputs.shape[1:]
+    other = given.layout is ImageLayout.HWC or given.shape is not None and len(given.shape) == 3 and given.shape != own
+    if not found.image or not other:
+        return description
+    if not description.borrowed:
+        raise ValueError(f"{description.data}: files of images are read as channels, rows, columns, here {list(own)}; "
+                         f"leave `{'layout' if given.layout is ImageLayout.HWC else 'shape'}` out")
+    return replace(description, preprocessing=replace(given, layout=None, shape=None))
 
 
 def _parted(found: Found, description: Description) -> tuple[dict[str, Raw], tuple[str, ...]]:

@@ -261,6 +261,19 @@ def test_a_folder_of_images(folder):
     assert [image for image in channels if image[0] > 0.9 and image[1:] == pytest.approx([0, 0], abs=0.02)]
 
 
+@pytest.mark.parametrize("inner", ['layout = "hwc"', 'shape = [3, 2, 3]', 'layout = "hwc"\nshape = [3, 2, 3]'])
+def test_files_of_images_have_channels_first_whatever_a_model_says(folder, inner):
+    """A model of arrays [rows, columns, channels] predicts pictures, whose pixels must not change places."""
+    pixels = RNG.integers(0, 256, (3, 2, 3)).astype(np.uint8)
+    (folder / "insects" / "ant").mkdir(parents=True)
+    Image.fromarray(pixels).save(folder / "insects" / "ant" / "0.png")
+    found = read_data("insects", f'data = "a.npz"\n[preprocessing]\n{inner}\nscale = 1\n')
+    assert (found.shape, found.image) == ((3, 3, 2), True)
+    assert numbers(found.test).tolist() == [pixels.transpose(2, 0, 1).reshape(-1).tolist()]
+    with pytest.raises(ValueError, match="insects: files of images are read as channels, rows, columns, here"):
+        described(f'data = "insects"\ntest = 1\n[preprocessing]\n{inner}\n')
+
+
 def test_folders_of_anomalies_are_marked_by_their_names(folder):
     """And not by the place of a name in the alphabet, in which anomaly = 0 and normal = 1."""
     for name, grey in ("normal", 0), ("anomaly", 255):
