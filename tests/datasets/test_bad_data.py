@@ -212,6 +212,15 @@ def test_idx_files_that_promise_more_than_they_hold(folder):
         tracemalloc.stop()
 
 
+@pytest.mark.parametrize(("kind", "size"), [(0x09, 1), (0x0B, 2), (0x0C, 4), (0x0D, 4), (0x0E, 8)])
+def test_idx_files_of_other_numbers(kind, size, folder):
+    """Signed bytes, too, whose -1 would be read as 255."""
+    (folder / "t10k-labels-idx1-ubyte.gz").write_bytes(gzip.compress(struct.pack(">2I", 0x801, 2) + bytes(2)))
+    (folder / "t10k-images-idx3-ubyte.gz").write_bytes(gzip.compress(
+        struct.pack(">4I", kind << 8 | 3, 2, 2, 2) + bytes(8 * size)))
+    refused(str(folder), f"t10k-images-idx3-ubyte.gz: it begins with 00 00 {kind:02x}, but IDX files of bytes")
+
+
 def test_names_that_are_too_long():
     refused(f"{'a' * 5000}.npz", "a.npz: it cannot be read (File name too long)")
 
