@@ -71,6 +71,8 @@ def _classes(
     if not names and all(found.ndim == 1 and found.dtype.kind == "i" for found in values.values()) and (
             set(np.concatenate(list(values.values())).tolist()) == SIGNS):
         values = {part: found.astype(str) for part, found in values.items()}
+    elif given and not hot:
+        values = _by_name(values, names)
     if any(found.dtype.kind == "U" for found in values.values()):
         names = names or tuple(sorted({str(text) for found in values.values() for text in np.unique(found)}))
         values = {part: _numbered(parts[part][0], found, names) for part, found in values.items()}
@@ -85,6 +87,23 @@ def _classes(
     names = (*names, *dataset.names(count)[len(names):])
     kind = np.uint8 if len(names) <= 256 else np.int32
     return {part: found.astype(kind if found.ndim == 1 else np.int32) for part, found in values.items()}, names
+
+
+def _by_name(values: dict[str, np.ndarray], names: tuple[str, ...]) -> dict[str, np.ndarray]:
+    """Integers as the indices of the names that they are, where each is a name: 1 is the first of the classes 1, 2, 3.
+
+    A model has such names if its labels were not counted from 0.
+    """
+    if any(found.dtype.kind != "i" for found in values.values()):
+        return values
+    indices = {name: index for index, name in enumerate(names)}
+    if any(found.ndim > 1 for found in values.values()):
+        indices[str(UNLABELLED)] = UNLABELLED
+    used = {part: np.unique(found, return_inverse=True) for part, found in values.items()}
+    if not {str(number) for numbers, _ in used.values() for number in numbers.tolist()} <= indices.keys():
+        return values
+    return {part: np.array([indices[str(number)] for number in numbers.tolist()], np.int64)[index].reshape(
+        values[part].shape) for part, (numbers, index) in used.items()}
 
 
 def _class_values(raw: Raw, labels: np.ndarray, hot: bool = False) -> np.ndarray:

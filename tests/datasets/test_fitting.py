@@ -57,6 +57,22 @@ def test_the_description_of_fitted_data_reads_the_same_numbers(tmp_path):
     assert again.description.partition("[origin]")[2] == made.description.partition("[origin]")[2]
 
 
+@pytest.mark.parametrize(("labels", "classes"), [([1, 2], ("1", "2", "3")), ([1, 3], ("1", "2", "3")), ([-1, 1], (
+    "-1", "1")), ([1, 1], ("-1", "1")), ([0, 1], ("1", "0")), ([0, 2], ("ant", "bee", "cow"))])
+def test_integers_that_are_names_are_read_again_as_such(labels, classes, tmp_path):
+    """And other integers as the numbers of the outputs, counted from 0."""
+    np.savez(tmp_path / "own.npz", x=X, y=np.array(labels * 6))
+    made = fitted(read_data(str(tmp_path / "own.npz")), takes(*classes, outputs=len(classes)))
+    (tmp_path / "own.toml").write_text(f'data = "own.npz"\nclasses = {list(classes)}\n')
+    wanted = [classes.index(str(label)) if str(label) in classes else label for label in labels]
+    for again in read_data(str(tmp_path / "own.npz"), made.description), read_data(str(tmp_path / "own.toml")):
+        assert again.test.labels.tolist() == made.test.labels.tolist()
+        assert {*again.train.labels.tolist()} == {*wanted}
+    if "1" in classes:  # columns of one-hot rows are counted
+        np.savez(tmp_path / "own.npz", x=X, y=np.eye(len(classes))[[0, 1] * 6])
+        assert {*read_data(str(tmp_path / "own.toml")).train.labels.tolist()} == {0, 1}
+
+
 def test_files_tell_their_classes(tmp_path):
     graph = OnnxGraph(("n", 4))
     graph.add("Gemm", graph.weight(3, 4), transB=1)
