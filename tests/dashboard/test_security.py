@@ -24,9 +24,10 @@ def test_only_the_token_lets_in_and_its_session_stays(stranger):
     assert stranger.get("/").status_code == 403
     assert stranger.get("/static/dashboard.css").status_code == 403
     assert stranger.get("/", params={"token": TOKEN[:-1] + "x"}).status_code == 403
+    assert stranger.get("/?token=").status_code == stranger.get("/?token").status_code == 403
     assert not stranger.cookies
-    entered = stranger.get("/new", params={"token": TOKEN, "x": "1"}, follow_redirects=False)
-    assert (entered.status_code, entered.headers["location"]) == (303, "/new?x=1")
+    entered = stranger.get("/new", params={"token": TOKEN, "x": "1", "y": ""}, follow_redirects=False)
+    assert (entered.status_code, entered.headers["location"]) == (303, "/new?x=1&y=")
     assert "HttpOnly" in entered.headers["set-cookie"]
     assert TOKEN not in entered.headers["set-cookie"]
     page = stranger.get("/")
