@@ -98,6 +98,14 @@ def test_the_stream_has_all_and_then_what_is_new(client, settings):
     assert client.get("/runs/a/curves").json()["loss"][0][-1] == 101
 
 
+def test_a_run_whose_worker_makes_its_tables_has_no_figures_yet(client, settings):
+    filled(settings.runs / "a", state="running", pid=os.getpid())
+    (settings.runs / "a" / "live.db").unlink()
+    sqlite3.connect(settings.runs / "a" / "live.db").close()
+    assert client.get("/runs/a/curves").json() == {}
+    assert "not measured" in client.get("/compare?run=a").text
+
+
 def test_a_run_that_cannot_go_on_says_why(client, settings):
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", "nnp"]) as process:
         path = filled(settings.runs / "a", 20, state="paused", pid=process.pid) / "state.json"
