@@ -110,7 +110,8 @@ def test_runs_and_downloads_have_no_other_paths(client, settings):
     filled(settings.runs / "a")
     (settings.runs / "secret").write_text("x")
     for path in (
-        "/runs/..%2f..", "/runs/secret", "/runs/.", "/runs/a/files/..%2f..%2fsecret", "/runs/a/files/live.db",
+        "/runs/..%2f..", "/runs/secret", f"/runs/{'a' * 300}", f"/compare?run={'a' * 300}",
+        "/runs/.", "/runs/a/files/..%2f..%2fsecret", "/runs/a/files/live.db",
         "/static/../app.py", "/static/%2e%2e/app.py"):
         assert client.get(path).status_code in (404, 405), path
 
