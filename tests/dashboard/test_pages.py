@@ -29,12 +29,14 @@ from concord.tests.own_digits import arrays, written
 def test_a_network_is_brought_chosen_and_started(client, settings, tmp_path):
     network, data = written(tmp_path)
     with open(network, "rb") as first, open(data, "rb") as second:
-        page = client.post("/new", files={"network": ("../../x.safetensors", first), "data": ("d.npz", second)})
+        page = client.post("/new", data={"name": "  "}, files={
+            "network": ("../../x.safetensors", first), "data": ("d.npz", second)})
     assert page.status_code == 200
     for words in ("<strong>DNN</strong>", "1,210 parameters", "60 samples", "<td>two</td>", "10"):
         assert words in page.text
     run = settings.runs / page.url.path.split("/")[2]
     assert {path.name for path in (run / "inputs").iterdir()} == {"network.safetensors", "data.npz"}
+    assert RunFolder(run).imported["title"] == "../../x.safetensors"
     told = client.post(f"/runs/{run.name}/check", data={"weights_bits": "8", "input_bits": "8", "accumulator": "99"})
     assert "1 to 64" in told.json()["wrong"]["accumulator"]
     again = client.post(f"/runs/{run.name}/start", data={"weights_bits": "8", "input_bits": "8", "accumulator": "99"})
