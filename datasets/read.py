@@ -102,7 +102,7 @@ def _parted(found: Found, description: Description) -> tuple[dict[str, Raw], tup
         parts["train"] = whole
     for key in "test", "calibration":
         if isinstance(name := getattr(description, key), str):
-            parts[key] = _one_part(key, name, description)
+            parts[key] = _one_part(key, name, description, found.scale)
     if isinstance(description.test, str) or (tuple(parts) != ("train",) and description.test is None):
         return parts, notes
     if "train" not in parts or set(parts) - {"train", "calibration"}:
@@ -113,11 +113,14 @@ def _parted(found: Found, description: Description) -> tuple[dict[str, Raw], tup
     return _split(parts, description)
 
 
-def _one_part(part: str, name: str, description: Description) -> Raw:
-    """The samples of a file that the description names for one part."""
+def _one_part(part: str, name: str, description: Description, scale: float) -> Raw:
+    """The samples of a file that the description names for one part; the other parts have a scale if none is said."""
     found = find(replace(description, data=name, test=None, calibration=None))
     if isinstance(found, DataSet):
         raise ValueError(f"{name}: a file is needed as {part}, not a function that returns a DataSet")
+    if description.preprocessing.scale is None and found.scale != scale:
+        raise ValueError(f"{name}: files of images are divided by 255 and arrays are not, and {description.data} is of "
+                         "the other kind; give both in one form, or `scale` for both below [preprocessing]")
     chosen = found.parts.get(part, found.parts.get("all"))
     if chosen is None:
         raise ValueError(f"{name}: it has no samples for {part}, but {', '.join(found.parts)}")

@@ -274,6 +274,21 @@ def test_files_of_images_have_channels_first_whatever_a_model_says(folder, inner
         described(f'data = "insects"\ntest = 1\n[preprocessing]\n{inner}\n')
 
 
+@pytest.mark.parametrize("key", ["test", "calibration"])
+def test_files_of_images_beside_arrays_need_a_scale(key, folder):
+    """As the former are divided by 255 where none is said, and the latter are not."""
+    pixels = RNG.integers(0, 256, (2, 1, 2, 2)).astype(np.uint8)
+    for index in 0, 1:
+        (folder / "insects" / str(index)).mkdir(parents=True)
+        Image.fromarray(pixels[index, 0]).save(folder / "insects" / str(index) / "0.png")
+    np.savez("a.npz", x=pixels, y=np.array(["0", "1"]))
+    for data, other in (("a.npz", "insects"), ("insects", "a.npz")):
+        with pytest.raises(ValueError, match=rf"{other}: files of images are divided by 255 and arrays.*{data} is of"):
+            described(f'data = "{data}"\n{key} = "{other}"\n')
+        found = described(f'data = "{data}"\n{key} = "{other}"\n[preprocessing]\nscale = 1\n').parts()[key]
+        assert sorted(numbers(found).reshape(-1).tolist()) == sorted(pixels.reshape(-1).tolist())
+
+
 def test_folders_of_anomalies_are_marked_by_their_names(folder):
     """And not by the place of a name in the alphabet, in which anomaly = 0 and normal = 1."""
     for name, grey in ("normal", 0), ("anomaly", 255):
