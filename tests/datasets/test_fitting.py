@@ -38,6 +38,23 @@ def test_texts_find_the_output_of_their_name():
         labels_of(["dog", "cow"] * 6, takes("ant", "bee", "cow"))
 
 
+def test_texts_of_time_steps_find_the_output_of_their_name():
+    """A network has outputs for each of the two time steps."""
+    def labels_of_steps(labels, *classes):
+        x, y = X.reshape(6, 2, 4), np.array(labels * 3)
+        network = Interface(name="net", axes=InputAxes(shape=(4,)), sequence=True, outputs=6, classes=classes)
+        x = np.concatenate([x, x])[:len(y)]
+        return fitted(data_of({"x_train": x, "y_train": y, "x_test": x, "y_test": y}), network).test.labels[:2].tolist()
+
+    texts = [["bee", "cow"], ["cow", "ant"]]
+    assert labels_of_steps(texts) == [[1, 2], [2, 0]]
+    assert labels_of_steps(texts, "cow", "bee", "ant") == [[1, 0], [0, 2]]
+    assert labels_of_steps([["bee", "bee"], ["cow", "bee"]], "ant", "bee", "cow") == [[1, 1], [2, 1]]
+    assert labels_of_steps([[1, 3], [2, -1]], "1", "2", "3") == [[0, 2], [1, -1]]
+    with pytest.raises(ValueError, match="labels are 2 texts, bee, cow, but net has 3 outputs for each time step or p"):
+        labels_of_steps([["bee", "bee"], ["cow", "bee"]])
+
+
 def test_integers_are_outputs_or_the_network_s_own_numbers():
     assert labels_of([0, 2] * 6, takes()) == [0, 2] * 6
     assert labels_of([0, 2] * 6, takes("0", "1", "2")) == [0, 2] * 6
