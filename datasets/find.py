@@ -105,8 +105,10 @@ def _table(path: Path, description: Description) -> Found:
     return table.found(path, description)
 
 
+#: Suffixes of tables, whose columns have names.
+TABLES = (".csv", ".tsv")
 #: Reader of each kind of file, by its suffix.
-FILES = {".npz": _npz, ".npy": _npy, ".csv": _table, ".tsv": _table}
+FILES = {".npz": _npz, ".npy": _npy} | dict.fromkeys(TABLES, _table)
 
 
 def _npy_files(description: Description) -> Found:

@@ -52,7 +52,8 @@ def _rows(reader, path: Path, description: Description) -> tuple[Raw, tuple[str,
     columns = [name.strip() for name in next(reader, [])]
     _check_header(columns, path)
     labels, notes = _labels(columns, path, description)
-    inputs = _inputs(columns, labels, path, description)
+    inputs, unknown = _inputs(columns, labels, path, description)
+    notes += unknown
     if not inputs:
         raise ValueError(f"{path}: no column is left for the inputs")
     numbers, texts, lines, values = [columns.index(n) for n in inputs], [columns.index(n) for n in labels], [], []
@@ -99,13 +100,18 @@ def _labels(columns: list[str], path: Path, description: Description) -> tuple[l
     return _present(wanted, columns, path, "labels"), ()
 
 
-def _inputs(columns: list[str], labels: list[str], path: Path, description: Description) -> list[str]:
-    if description.inputs is None:
-        return [name for name in columns if name not in labels]
+def _inputs(columns: list[str], labels: list[str], path: Path, description: Description
+            ) -> tuple[list[str], tuple[str, ...]]:
+    """Columns of inputs, and a sentence if a model's description names others, such as those of arrays."""
+    wanted = description.inputs
+    known = wanted is not None and {*([wanted] if isinstance(wanted, str) else wanted)} & {*columns}
+    if wanted is None or description.borrowed and not known:
+        return [name for name in columns if name not in labels], () if wanted is None else (
+            f"{path}: its columns are taken in their order, as none has a name of the model's inputs",)
     inputs = _present(description.inputs, columns, path, "inputs")
     if both := set(inputs) & set(labels):
         raise ValueError(f"{path}: column {min(both)!r} is both an input and a label")
-    return inputs
+    return inputs, ()
 
 
 def _present(wanted, columns: list[str], path: Path, key: str) -> list[str]:

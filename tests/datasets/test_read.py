@@ -227,6 +227,38 @@ def test_columns_by_name():
     assert "without labels, as no column is called label" in read_data("a.csv").notes[0]
 
 
+@pytest.mark.parametrize("data", ["a.csv", "a.toml"])
+def test_columns_of_another_table_are_found_by_name(data, folder):
+    """In whichever order they stand there, as a test set, or as data for a model."""
+    write_csv("a.csv", X, Y)
+    (folder / "a.toml").write_text('data = "a.csv"\n')
+    order, names = [5, 0, 3, 1, 2, 4], ["p5", "p0", "p3", "p1", "p2", "p4"]
+    write_csv("b.csv", X[:, order], Y, [*names, "label"])
+    write_csv("c.csv", np.hstack([X[:, order], X[:, :1]]), Y, [*names, "id", "label"])
+    write_csv("d.csv", X[:, 1:], Y, ["p1", "p2", "p3", "p4", "p5", "label"])
+    made = read_data(data)
+    for name in "b.csv", "c.csv":
+        assert np.array_equal(numbers(described(f'data = "a.csv"\ntest = "{name}"\n').test), X.astype(np.float16))
+        assert np.array_equal(numbers(read_data(name, made.description).test), X.astype(np.float16))
+    for read in (lambda: described('data = "a.csv"\ntest = "d.csv"\n'), lambda: read_data("d.csv", made.description)):
+        with pytest.raises(ValueError, match=r"d.csv: there is no column 'p0'"):
+            read()
+    write_csv("e.csv", X, Y, [*"uvwxyz", "label"])
+    found = read_data("e.csv", made.description)
+    assert np.array_equal(numbers(found.test), X.astype(np.float16))
+    assert "e.csv: its columns are taken in their order, as none has a name of the model's" in " ".join(found.notes)
+    np.savez("e.npz", x=X, y=Y)
+    for found in described('data = "a.csv"\ntest = "e.npz"\n'), read_data("e.npz", made.description):
+        assert np.array_equal(numbers(found.test), X.astype(np.float16))
+
+
+@pytest.mark.parametrize("name", ["", "a\tb"])
+def test_columns_without_a_proper_name_are_taken_in_their_order(name):
+    write_csv("a.csv", X, Y, [name, "p1", "p2", "p3", "p4", "p5", "label"], ";")
+    made = read_data("a.csv")
+    assert np.array_equal(numbers(read_data("a.csv", made.description).test), numbers(made.test))
+
+
 def test_underscores_make_no_numbers():
     """Python reads 1_0 as 10, but a table of classes 1_0 and 2_0 has texts."""
     write_csv("a.csv", X[:4], ["1_0", "2_0", "1_0", "2_0"])
