@@ -205,6 +205,7 @@ def page(done: list[Verified], tables: list[str], made: dict[str, str], folder: 
         rows=verify_rows(done),
         faults=faults(done),
         equal=all(verified.equal for verified in done),
+        compared=all(verified.compared for verified in done),
         measures=[(name, picture) for name in measure_names(done) if (picture := charts.measures(done, name))],
         answers=[charts.answers(verified) for verified in done],
         commands=[commands(verified) for verified in done],
