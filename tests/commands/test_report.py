@@ -129,8 +129,12 @@ def test_formats_of_a_configuration_are_text():
 
 
 def test_models_of_one_name_have_tables_of_their_own():
-    models = [SimpleNamespace(request=SimpleNamespace(path=SimpleNamespace(stem=stem))) for stem in ("a", "b", "a")]
-    assert table_names(models) == ["a-1.csv", "b.csv", "a-2.csv"]
+    def names(*stems):
+        return table_names([SimpleNamespace(request=SimpleNamespace(path=SimpleNamespace(stem=stem)))
+                            for stem in stems])
+
+    assert names("a", "b", "a") == ["a-1.csv", "b.csv", "a-2.csv"]
+    assert names("a", "a-1", "a", "a-3", "a") == ["a-2.csv", "a-1.csv", "a-4.csv", "a-3.csv", "a-5.csv"]
 
 
 def counted(name: str) -> SimpleNamespace:
