@@ -172,7 +172,7 @@ def test_verify_keeps_the_state_between_parts_of_a_sequence(tmp_path):
 def test_a_worker_takes_one_firmware_after_another(monkeypatch):
     """As a worker of a cluster does, which does not end between two networks."""
     monkeypatch.setattr(batches, "_sessions", {})
-    monkeypatch.setattr(batches, "_firmware", None)
+    monkeypatch.setattr(batches, "_firmware", None, raising=False)  # a worker that has begun nothing has none
     samples, found = [np.full(784, 0x3800, np.uint16)], []
     for name in ("fashion-mlp-w4a4", "fashion-mlp-bfp8", "fashion-mlp-w4a4"):
         model = load_model(DATA / "models" / f"{name}.safetensors")
