@@ -1,6 +1,7 @@
 """Data sets in CSV files, whose first line names the columns."""
 
 import csv
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from difflib import get_close_matches
@@ -39,13 +40,19 @@ def _table(path: Path, description: Description) -> tuple[Raw, tuple[str, ...]]:
     try:
         with path.open(newline="", encoding="utf-8-sig") as stream:
             header = stream.readline()
-            delimiter = description.delimiter or max(DELIMITERS, key=header.count)
+            delimiter = description.delimiter or _delimiter(header, path)
             stream.seek(0)
             return _rows(csv.reader(stream, delimiter=delimiter, strict=True), path, description)
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: not a text in UTF-8 ({error.reason} at byte {error.start})") from error
     except csv.Error as error:
         raise ValueError(f"{path}: not a CSV file ({error})") from error
+
+
+def _delimiter(header: str, path: Path) -> str:
+    """The character between columns, by the first line; those in quoted names of columns do not count."""
+    bare = re.sub(r'"[^"]*"', "", header)
+    return "\t" if "\t" in bare and path.suffix.lower() == ".tsv" else max(DELIMITERS, key=bare.count)
 
 
 def _rows(reader, path: Path, description: Description) -> tuple[Raw, tuple[str, ...]]:

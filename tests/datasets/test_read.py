@@ -259,6 +259,14 @@ def test_columns_without_a_proper_name_are_taken_in_their_order(name):
     assert np.array_equal(numbers(read_data("a.csv", made.description).test), numbers(made.test))
 
 
+@pytest.mark.parametrize(("name", "text"), [
+    ("a.csv", '"width, in m, at the top";b;label\n1;2;0\n'), ("a.csv", '"a;b;c;""d"""\tb\tlabel\n1\t2\t0\n'),
+    ("a.tsv", "width, in m, at the top\tb\tlabel\n1\t2\t0\n"), ("a.tsv", "a;b;label\n1;2;0\n")])
+def test_delimiters_in_names_of_columns_are_none(name, text):
+    Path(name).write_text(text)
+    assert numbers(described(f'data = "{name}"\ntest = 1\n').test).tolist() == [[1, 2]]
+
+
 def test_underscores_make_no_numbers():
     """Python reads 1_0 as 10, but a table of classes 1_0 and 2_0 has texts."""
     write_csv("a.csv", X[:4], ["1_0", "2_0", "1_0", "2_0"])
