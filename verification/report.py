@@ -88,7 +88,7 @@ def record(verified: Verified, table: str, made: dict[str, str]) -> dict:
         "equal": verified.equal,
         "task": verified.task,
         "measures": {network: _finite(values) for network, values in verified.measures.items()},
-        "accuracy": {network: values["accuracy"] for network, values in verified.measures.items()
+        "accuracy": {network: _finite(values)["accuracy"] for network, values in verified.measures.items()
                      if "accuracy" in values},
         "not_measured": not_measured(verified),
         "original": verified.comparison and verified.comparison.record,

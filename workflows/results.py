@@ -96,7 +96,7 @@ def summary(results: np.ndarray, samples: Samples, task: Task = Task.CLASSIFICAT
     found = measure(task, real(results), samples)
     if not found or samples.labels is None:
         return f"{len(results)} samples"
-    if task is Task.CLASSIFICATION:
+    if task is Task.CLASSIFICATION and not np.isnan(found["accuracy"]):
         count = f"{(samples.labels != UNLABELLED).sum():,} time steps or pixels" if samples.steps > 1 else len(results)
         return f"{found['accuracy']:.2%} of {count} right"
     return f"{described(found)} of {len(results)} samples"

@@ -150,6 +150,10 @@ def test_a_model_is_compiled_and_downloaded(client, settings):
     first = client.get("/runs/a/files/verify").content
     assert zipfile.ZipFile(io.BytesIO(first)).namelist() == ["verify.html"]
     assert client.get("/runs/a/files/verify").content == first
+    figures = {"preset": "tiny", "machine": "golden", "samples": 2, "mismatching_bits": None, "equal": True,
+               "accuracy": {"golden": None}, "cycles_per_inference": None}
+    (report / "verify.json").write_text(json.dumps([figures]))
+    assert "golden not defined" in client.get("/runs/a/jobs").text
 
 
 @pytest.mark.parametrize("path", ["/", "/new", "/compare", "/runs/none"])
