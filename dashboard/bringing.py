@@ -79,7 +79,7 @@ async def _inspected(request: Request, run: RunFolder, form: FormData) -> dict[s
     if isinstance(machine, UploadFile) and machine.filename:
         paths["machine"] = f"inputs/{await kept(machine, 'machine', run.path / 'inputs')}"
         read_config(run.path / paths["machine"])
-    return found | {"paths": paths, "title": cleaned(str(form.get("name") or named))[:LONGEST]}
+    return found | {"paths": paths, "title": cleaned(str(form.get("name") or "").strip() or named)[:LONGEST]}
 
 
 async def _path(request: Request, run: RunFolder, form: FormData, what: str) -> str:

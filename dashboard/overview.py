@@ -1,5 +1,7 @@
 """The list of runs, and runs side by side."""
 
+import sqlite3
+from contextlib import suppress
 from typing import Any
 
 from concord.dashboard.finishing import measured
@@ -42,7 +44,7 @@ def compare(request: Request) -> Response:
 
 def _figures(run: RunFolder, at: Desk) -> dict[str, Any]:
     rows, accuracy = [], None
-    with database(run.path) as db:
+    with database(run.path) as db, suppress(sqlite3.Error):  # the worker makes its tables
         if db is not None:
             rows = layers(db)
             query = "SELECT accuracy FROM steps WHERE accuracy IS NOT NULL ORDER BY step DESC LIMIT 1"

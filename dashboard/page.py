@@ -45,7 +45,9 @@ def ago(moment: float | None) -> str:
 TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True, undefined=StrictUndefined,
     trim_blocks=True, lstrip_blocks=True)
-TEMPLATES.filters |= {"ago": ago, "number": lambda value: f"{value:,}", "percent": lambda value: f"{value:.2%}"}
+TEMPLATES.filters |= {
+    "ago": ago, "number": lambda value: f"{value:,}",
+    "percent": lambda value: "not defined" if value is None else f"{value:.2%}"}
 
 
 def page(request: Request, name: str, code: int = 200, **values: Any) -> HTMLResponse:

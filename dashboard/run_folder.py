@@ -70,7 +70,7 @@ class RunFolder:
             KeyError: there is none.
         """
         path = runs / name
-        if not re.fullmatch(r"\w[\w.-]*", name, re.ASCII) or not path.is_dir():
+        if not re.fullmatch(r"\w[\w.-]{0,254}", name, re.ASCII) or not path.is_dir():
             raise KeyError(name)
         return cls(path)
 

@@ -87,7 +87,7 @@ class Guard:
 
     def _entered(self, request: Request) -> PlainTextResponse | RedirectResponse:
         """The same address without the token, and the session's cookie."""
-        query = parse_qs(request.url.query)
+        query = parse_qs(request.url.query, keep_blank_values=True)
         (token,) = query.pop("token")[:1]
         if not hmac.compare_digest(token.encode(), self.settings.token.encode()):
             return _sentence(403, "This token is wrong. Open the address that `nnp dashboard` has printed.")

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
@@ -79,8 +80,9 @@ def layer_history(request: Request) -> Response:
 
 def curves(request: Request) -> Response:
     """Loss and accuracy over the whole run."""
-    with database(run_of(request).path) as db:
+    with database(run_of(request).path) as db, suppress(sqlite3.Error):  # the worker makes its tables
         return JSONResponse({name: curve(db, name, -1) for name in CURVES} if db else {})
+    return JSONResponse({})
 
 
 async def steer(request: Request) -> Response:

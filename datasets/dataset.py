@@ -190,13 +190,22 @@ def _content(stream, size: int) -> bytes:
     return bytes(content)
 
 
+class _NotBytes(ValueError):
+    """An IDX file of another type, or no such file."""
+
+
 def _idx(path: Path) -> np.ndarray:
     """Read a gzipped IDX file of bytes."""
     try:
         with gzip.open(path) as stream:
-            dimensions = stream.read(4)[3]
+            *kind, dimensions = stream.read(4)
+            if kind != [0, 0, 8]:
+                raise _NotBytes(f"{path}: it begins with {bytes(kind).hex(' ')}, but IDX files of bytes, which are "
+                                "read, begin with 00 00 08; save it as uint8")
             shape = struct.unpack(f">{dimensions}I", stream.read(4 * dimensions))
             return np.frombuffer(_content(stream, math.prod(shape)), np.uint8).reshape(shape)
+    except _NotBytes:
+        raise
     except FileNotFoundError as error:
         raise ValueError(
             f"{path}: no such file; Debian's package dataset-fashion-mnist puts it into "

@@ -34,6 +34,7 @@ def described(location: str, like: str) -> Description:
         description = parse(text, str(path), path.parent)
         if not description.data and description.inputs is None:
             raise ValueError(f"{path}: it names no data: write `data = \"FILE\"`, or `inputs = \"x.npy\"`")
+        _check_array(description, path)
         return description
     if not like:
         return Description(data=location)
@@ -45,6 +46,18 @@ def described(location: str, like: str) -> Description:
     whole = not same or isinstance(description.test, str)
     return replace(description, borrowed=True, data=location, name=description.name if same else "",
                    test=1.0 if whole else test, calibration=calibration)
+
+
+def _check_array(description: Description, path: Path):
+    """Refuse names of arrays beside one array, in which they name nothing.
+
+    Raises:
+        ValueError: there are some.
+    """
+    for key in "inputs", "labels", "lengths":
+        if Path(description.data).suffix.lower() == ".npy" and getattr(description, key) is not None:
+            raise ValueError(f"{path}: `{key}` names an array, but `data` is the only array in {description.data}; "
+                             f"leave `data` out, and write `inputs = \"{description.data}\"` beside the other files")
 
 
 def find(description: Description) -> Found | DataSet:
@@ -92,8 +105,10 @@ def _table(path: Path, description: Description) -> Found:
     return table.found(path, description)
 
 
+#: Suffixes of tables, whose columns have names.
+TABLES = (".csv", ".tsv")
 #: Reader of each kind of file, by its suffix.
-FILES = {".npz": _npz, ".npy": _npy, ".csv": _table, ".tsv": _table}
+FILES = {".npz": _npz, ".npy": _npy} | dict.fromkeys(TABLES, _table)
 
 
 def _npy_files(description: Description) -> Found:

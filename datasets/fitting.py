@@ -87,13 +87,16 @@ def relabelled(data: DataSet, takes: Interface, location: str) -> DataSet:
     Raises:
         ValueError: a class is none of the network's, or texts occur that cannot be told to be all classes.
     """
-    mine = takes.classes if len(takes.classes) == takes.outputs and takes.classes != names(takes.outputs) else ()
+    steps = max((part.steps for part in data.parts().values() if part is not None), default=1)
+    outputs = takes.outputs // steps if takes.outputs % steps == 0 else takes.outputs
+    mine = takes.classes if len(takes.classes) == outputs and takes.classes != names(outputs) else ()
     theirs = data.classes if data.classes != names(len(data.classes)) else ()
-    counted = mine == tuple(map(str, range(takes.outputs)))
-    if theirs and data.sorted_classes and not mine and len(theirs) != takes.outputs:
+    counted = mine == tuple(map(str, range(outputs)))
+    if theirs and data.sorted_classes and not mine and len(theirs) != outputs:
         raise ValueError(f"{location}: the labels are {len(theirs)} texts, {_listed(theirs)}, but {takes.name} has "
-                         f"{takes.outputs} outputs, whose classes are not known; write all of them in the order of the "
-                         "outputs, as `classes = [...]` in a TOML file that describes the data")
+                         f"{outputs} outputs{' for each time step or pixel' * (steps > 1)}, whose classes are not "
+                         "known; write all of them in the order of the outputs, as `classes = [...]` in a TOML file "
+                         "that describes the data")
     if theirs and data.sorted_classes and not mine:
         first = ", ".join(f"{name} = {number}" for number, name in enumerate(theirs[:3])) + ", ..." * (len(theirs) > 3)
         note = (f"{location}: the labels are texts, numbered in alphabetic order: {first}; `classes` in a TOML file "

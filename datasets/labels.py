@@ -55,7 +55,7 @@ def labelled(
     if task is Task.REGRESSION:
         return labels | {part: _targets(*found) for part, found in present.items()}, names
     if task is Task.ANOMALY:
-        made, names = _classes(present, names or ("normal", "anomaly"), True)
+        made, names = _classes(present, names if given else ("normal", "anomaly"), True)
         return labels | made, names
     made, names = _classes(present, names, given)
     return labels | made, names
@@ -65,10 +65,14 @@ def _classes(
     parts: Mapping[str, tuple[Raw, np.ndarray]], names: tuple[str, ...], given: bool
 ) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
     """Classes of each part, and their names."""
-    values = {part: _class_values(*found) for part, found in parts.items()}
+    # decided for all parts: labels of time steps may have a single 1 in each sample of one part by chance
+    hot = all(_one_hot(labels) for _, labels in parts.values())
+    values = {part: _class_values(*found, hot) for part, found in parts.items()}
     if not names and all(found.ndim == 1 and found.dtype.kind == "i" for found in values.values()) and (
             set(np.concatenate(list(values.values())).tolist()) == SIGNS):
         values = {part: found.astype(str) for part, found in values.items()}
+    elif given and not hot:
+        values = _by_name(values, names)
     if any(found.dtype.kind == "U" for found in values.values()):
         names = names or tuple(sorted({str(text) for found in values.values() for text in np.unique(found)}))
         values = {part: _numbered(parts[part][0], found, names) for part, found in values.items()}
@@ -85,10 +89,27 @@ def _classes(
     return {part: found.astype(kind if found.ndim == 1 else np.int32) for part, found in values.items()}, names
 
 
-def _class_values(raw: Raw, labels: np.ndarray) -> np.ndarray:
+def _by_name(values: dict[str, np.ndarray], names: tuple[str, ...]) -> dict[str, np.ndarray]:
+    """Integers as the indices of the names that they are, where each is a name: 1 is the first of the classes 1, 2, 3.
+
+    A model has such names if its labels were not counted from 0.
+    """
+    if any(found.dtype.kind != "i" for found in values.values()):
+        return values
+    indices = {name: index for index, name in enumerate(names)}
+    if any(found.ndim > 1 for found in values.values()):
+        indices[str(UNLABELLED)] = UNLABELLED
+    used = {part: np.unique(found, return_inverse=True) for part, found in values.items()}
+    if not {str(number) for numbers, _ in used.values() for number in numbers.tolist()} <= indices.keys():
+        return values
+    return {part: np.array([indices[str(number)] for number in numbers.tolist()], np.int64)[index].reshape(
+        values[part].shape) for part, (numbers, index) in used.items()}
+
+
+def _class_values(raw: Raw, labels: np.ndarray, hot: bool = False) -> np.ndarray:
     """Classes as integers or texts, of [samples], or of [samples, positions]: time steps, or pixels row by row."""
     labels = _squeezed(labels)
-    if _one_hot(labels):
+    if hot:
         return labels.argmax(axis=1)
     tokens = raw.inputs.dtype.kind in "iu" and raw.inputs.shape == labels.shape  # one for each label
     if labels.ndim == 3 or labels.ndim == 2 and (tokens or _of_positions(raw, labels)):
@@ -118,7 +139,8 @@ def _numbered(raw: Raw, texts: np.ndarray, names: tuple[str, ...]) -> np.ndarray
     found = np.array([indices.get(str(text), -1) for text in texts.reshape(-1).tolist()], np.int64).reshape(texts.shape)
     for index in np.argwhere(found < 0)[:1]:
         raise ValueError(f"{_where(raw, index[0])}: {str(texts[tuple(index)])!r} is not one of the classes "
-                         f"{', '.join(names[:20])}{', ...' if len(names) > 20 else ''}")
+                         f"{', '.join(names[:20])}{', ...' if len(names) > 20 else ''}; correct it, or write "
+                         "`classes` in a TOML file that describes the data")
     return found
 
 
@@ -135,8 +157,8 @@ def _targets(raw: Raw, labels: np.ndarray) -> np.ndarray:
 
 
 def _squeezed(labels: np.ndarray) -> np.ndarray:
-    """Labels [samples] where they are [samples, 1]."""
-    return labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
+    """Labels [samples] where they are [samples, 1] or [samples, 1, 1]."""
+    return labels.reshape(-1) if labels.ndim > 1 and labels.size == len(labels) else labels
 
 
 def _of_positions(raw: Raw, labels: np.ndarray) -> bool:

@@ -25,6 +25,9 @@ def measure(task: Task, outputs: np.ndarray, samples: Samples) -> dict[str, floa
 def remark(task: Task, samples: Samples) -> str:
     """A sentence on a measure that is not defined for these samples; empty if all are."""
     labels = samples.labels
+    if task is Task.CLASSIFICATION and labels is not None and samples.steps > 1 and (labels == UNLABELLED).all():
+        return (f"no time step or pixel of all {len(samples)} samples has a class, so that accuracy is not defined; "
+                "take samples that have some")
     if task is Task.ANOMALY and labels is not None and len(np.unique(labels.astype(bool))) == 1:
         kind = "anomalies" if labels.any() else "normal"
         return f"all {len(samples)} samples are {kind}, so that AUC is not defined; take samples of both kinds"

@@ -2,12 +2,13 @@
 
 import hashlib
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import tomli_w
 from concord.datasets import arrays, dataset, labels
-from concord.datasets.description import ORIGIN, PARTS, Description, Preprocessing, record
-from concord.datasets.find import as_archive, described, find
+from concord.datasets.description import ORIGIN, PARTS, Description, ImageLayout, Preprocessing, record
+from concord.datasets.find import TABLES, as_archive, described, find
 from concord.datasets.raw import Found, Raw, TooLarge, integers, prepared
 from concord.datasets.samples import NO_DATA, DataSet, Samples, Task
 from concord.lib.input_axes import Order
@@ -68,21 +69,42 @@ def digest(samples: Samples) -> str:
 
 def _whole(found: Found, description: Description) -> DataSet:
     """The data set of what a reader found."""
+    description = _of_images(found, description)
     parts, notes = _parted(found, description)
     if notes:
         description = replace(description, test=SHARE)
     return _data_set(parts, replace(found, notes=(*found.notes, *notes)), description)
 
 
+def _of_images(found: Found, description: Description) -> Description:
+    """A description that takes files of images as they are read: [channels, rows, columns].
+
+    The layout and shape of a model's description are those of the arrays that it was made from, and are left out.
+
+    Raises:
+        ValueError: the description of these files says another layout or shape.
+    """
+    given = description.preprocessing
+    own = next(iter(found.parts.values())).inputs.shape[1:]
+    other = given.layout is ImageLayout.HWC or given.shape is not None and len(given.shape) == 3 and given.shape != own
+    if not found.image or not other:
+        return description
+    if not description.borrowed:
+        raise ValueError(f"{description.data}: files of images are read as channels, rows, columns, here {list(own)}; "
+                         f"leave `{'layout' if given.layout is ImageLayout.HWC else 'shape'}` out")
+    return replace(description, preprocessing=replace(given, layout=None, shape=None))
+
+
 def _parted(found: Found, description: Description) -> tuple[dict[str, Raw], tuple[str, ...]]:
     """Samples by split: train, test and calibration."""
     parts, notes = dict(found.parts), ()
+    named = _named(found, description)
     whole = parts.pop("all", None)
     if whole is not None and "train" not in parts:
         parts["train"] = whole
     for key in "test", "calibration":
         if isinstance(name := getattr(description, key), str):
-            parts[key] = _one_part(key, name, description)
+            parts[key] = _one_part(key, name, named, found.scale)
     if isinstance(description.test, str) or (tuple(parts) != ("train",) and description.test is None):
         return parts, notes
     if "train" not in parts or set(parts) - {"train", "calibration"}:
@@ -93,11 +115,26 @@ def _parted(found: Found, description: Description) -> tuple[dict[str, Raw], tup
     return _split(parts, description)
 
 
-def _one_part(part: str, name: str, description: Description) -> Raw:
-    """The samples of a file that the description names for one part."""
-    found = find(replace(description, data=name, test=None, calibration=None))
+def _named(found: Found, description: Description) -> Description:
+    """A description that names the inputs of a table, so that those of another one may stand in another order.
+
+    It does not where TOML has no such names, as of the column without one that pandas writes first.
+    """
+    columns = next((raw.columns for raw in found.parts.values() if raw.columns), ())
+    can = len(set(columns)) == len(columns) and all(name and name.isprintable() for name in columns)
+    return replace(description, inputs=columns) if columns and can and description.inputs is None else description
+
+
+def _one_part(part: str, name: str, description: Description, scale: float) -> Raw:
+    """The samples of a file that the description names for one part; the other parts have a scale if none is said."""
+    table = Path(name).suffix.lower() in TABLES
+    inputs = description.inputs if table or not isinstance(description.inputs, tuple) else None
+    found = find(replace(description, data=name, inputs=inputs, test=None, calibration=None))
     if isinstance(found, DataSet):
         raise ValueError(f"{name}: a file is needed as {part}, not a function that returns a DataSet")
+    if description.preprocessing.scale is None and found.scale != scale:
+        raise ValueError(f"{name}: files of images are divided by 255 and arrays are not, and {description.data} is of "
+                         "the other kind; give both in one form, or `scale` for both below [preprocessing]")
     chosen = found.parts.get(part, found.parts.get("all"))
     if chosen is None:
         raise ValueError(f"{name}: it has no samples for {part}, but {', '.join(found.parts)}")
@@ -145,7 +182,8 @@ def _data_set(parts: dict[str, Raw], found: Found, description: Description) -> 
     scale = description.preprocessing.scale or ((found.scale,) if found.scale != 1 else None)
     if task is Task.CLASSIFICATION and names != dataset.names(len(names)):
         description = replace(description, classes=names)
-    written = record(replace(description, task=task, preprocessing=replace(description.preprocessing, scale=scale)))
+    written = record(replace(_named(found, description), task=task,
+                             preprocessing=replace(description.preprocessing, scale=scale)))
     origin: dict[str, int | str] = {name: len(samples[name]) for name in PARTS if name in samples}
     if "test" in samples:
         origin["test_digest"] = digest(samples["test"])

@@ -1,6 +1,7 @@
 """Data sets in CSV files, whose first line names the columns."""
 
 import csv
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from difflib import get_close_matches
@@ -24,6 +25,9 @@ def found(path: Path, description: Description) -> Found:
     if description.borrowed:  # a name for each part is one of arrays, which a CSV file does not have
         arrays = [key for key in ("inputs", "labels") if isinstance(getattr(description, key), Mapping)]
         description = replace(description, **dict.fromkeys(arrays))
+    if description.lengths is not None and not description.borrowed:
+        raise ValueError(f"{path}: a CSV file has no sequences of different lengths; leave `lengths` out, or save "
+                         "arrays with numpy.savez")
     raw, notes = _table(path, description)
     return Found(parts={"all": raw}, notes=notes)
 
@@ -36,7 +40,7 @@ def _table(path: Path, description: Description) -> tuple[Raw, tuple[str, ...]]:
     try:
         with path.open(newline="", encoding="utf-8-sig") as stream:
             header = stream.readline()
-            delimiter = description.delimiter or max(DELIMITERS, key=header.count)
+            delimiter = description.delimiter or _delimiter(header, path)
             stream.seek(0)
             return _rows(csv.reader(stream, delimiter=delimiter, strict=True), path, description)
     except UnicodeDecodeError as error:
@@ -45,11 +49,18 @@ def _table(path: Path, description: Description) -> tuple[Raw, tuple[str, ...]]:
         raise ValueError(f"{path}: not a CSV file ({error})") from error
 
 
+def _delimiter(header: str, path: Path) -> str:
+    """The character between columns, by the first line; those in quoted names of columns do not count."""
+    bare = re.sub(r'"[^"]*"', "", header)
+    return "\t" if "\t" in bare and path.suffix.lower() == ".tsv" else max(DELIMITERS, key=bare.count)
+
+
 def _rows(reader, path: Path, description: Description) -> tuple[Raw, tuple[str, ...]]:
     columns = [name.strip() for name in next(reader, [])]
     _check_header(columns, path)
     labels, notes = _labels(columns, path, description)
-    inputs = _inputs(columns, labels, path, description)
+    inputs, unknown = _inputs(columns, labels, path, description)
+    notes += unknown
     if not inputs:
         raise ValueError(f"{path}: no column is left for the inputs")
     numbers, texts, lines, values = [columns.index(n) for n in inputs], [columns.index(n) for n in labels], [], []
@@ -96,13 +107,18 @@ def _labels(columns: list[str], path: Path, description: Description) -> tuple[l
     return _present(wanted, columns, path, "labels"), ()
 
 
-def _inputs(columns: list[str], labels: list[str], path: Path, description: Description) -> list[str]:
-    if description.inputs is None:
-        return [name for name in columns if name not in labels]
+def _inputs(columns: list[str], labels: list[str], path: Path, description: Description
+            ) -> tuple[list[str], tuple[str, ...]]:
+    """Columns of inputs, and a sentence if a model's description names others, such as those of arrays."""
+    wanted = description.inputs
+    known = wanted is not None and {*([wanted] if isinstance(wanted, str) else wanted)} & {*columns}
+    if wanted is None or description.borrowed and not known:
+        return [name for name in columns if name not in labels], () if wanted is None else (
+            f"{path}: its columns are taken in their order, as none has a name of the model's inputs",)
     inputs = _present(description.inputs, columns, path, "inputs")
     if both := set(inputs) & set(labels):
         raise ValueError(f"{path}: column {min(both)!r} is both an input and a label")
-    return inputs
+    return inputs, ()
 
 
 def _present(wanted, columns: list[str], path: Path, key: str) -> list[str]:
@@ -121,8 +137,11 @@ def _present(wanted, columns: list[str], path: Path, key: str) -> list[str]:
 
 def _floats(row: list[str], numbers: list[int], columns: list[str], path: Path, line: int) -> np.ndarray:
     """Numbers of a line, float64[inputs]."""
+    cells = [row[index] for index in numbers]
     try:
-        return np.array([row[index] for index in numbers], np.float64)
+        if "_" in "".join(cells):  # which Python, unlike other readers of CSV files, allows between digits
+            raise ValueError
+        return np.array(cells, np.float64)
     except ValueError:
         index = next(index for index in numbers if not _is_number(row[index]))
         raise ValueError(f"{path}, line {line}, column {columns[index]!r}: {row[index]!r} is no number") from None
@@ -133,7 +152,7 @@ def _label_values(texts: np.ndarray, labels: list[str], lines: list[int], path: 
     if (texts == "").any():
         row, column = np.argwhere(texts == "")[0]
         raise ValueError(f"{path}, line {lines[row]}, column {labels[column]!r}: the label is missing")
-    for kind in (np.int64, np.float64):
+    for kind in () if (np.char.find(texts, "_") >= 0).any() else (np.int64, np.float64):
         try:
             found = texts.astype(kind)
             return found[:, 0] if len(labels) == 1 else found
@@ -150,4 +169,4 @@ def _is_number(text: str) -> bool:
         float(text)
     except ValueError:
         return False
-    return True
+    return "_" not in text

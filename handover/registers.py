@@ -112,9 +112,13 @@ def copied(name: str) -> str:
 
 def _string(text: str) -> str:
     """A C string of any text. JSON escapes quotes and backslashes as C does; C99 would read two ? as a trigraph."""
-    return json.dumps(_comment(text), ensure_ascii=False).replace("??", '?""?')
+    return json.dumps(_printable(text), ensure_ascii=False).replace("??", '?""?')
 
 
 def _comment(text: str) -> str:
-    """Text that neither ends a C comment nor holds characters that cannot be printed."""
-    return "".join(letter if letter.isprintable() else " " for letter in text).replace("*/", "* /")
+    """Text that neither begins nor ends a C comment, nor holds characters that cannot be printed."""
+    return _printable(text).replace("*/", "* /").replace("/*", "/ *")
+
+
+def _printable(text: str) -> str:
+    return "".join(letter if letter.isprintable() else " " for letter in text)

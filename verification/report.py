@@ -9,6 +9,7 @@ from collections import Counter as Tally
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 
 from concord.firmware.layer_costs import WAITS, LayerCost
@@ -46,14 +47,13 @@ def write_report(done: list[Verified], folder: Path) -> list[Path]:
 
 
 def table_names(done: list[Verified]) -> list[str]:
-    """The file name of each model's table; models with the same name get a number."""
+    """The file name of each model's table; models with the same name get a number that no other one's name has."""
     stems = [verified.request.path.stem for verified in done]
-    total, seen = Tally(stems), Tally()
-    names = []
+    total, names = Tally(stems), []
     for stem in stems:
-        seen[stem] += 1
-        names.append(f"{stem}-{seen[stem]}.csv" if total[stem] > 1 else f"{stem}.csv")
-    return names
+        numbered = (name for number in count(1) if (name := f"{stem}-{number}") not in (*stems, *names))
+        names.append(next(numbered) if total[stem] > 1 else stem)
+    return [f"{name}.csv" for name in names]
 
 
 def circumstances() -> dict[str, str]:
@@ -88,7 +88,7 @@ def record(verified: Verified, table: str, made: dict[str, str]) -> dict:
         "equal": verified.equal,
         "task": verified.task,
         "measures": {network: _finite(values) for network, values in verified.measures.items()},
-        "accuracy": {network: values["accuracy"] for network, values in verified.measures.items()
+        "accuracy": {network: _finite(values)["accuracy"] for network, values in verified.measures.items()
                      if "accuracy" in values},
         "not_measured": not_measured(verified),
         "original": verified.comparison and verified.comparison.record,
@@ -205,6 +205,7 @@ def page(done: list[Verified], tables: list[str], made: dict[str, str], folder: 
         rows=verify_rows(done),
         faults=faults(done),
         equal=all(verified.equal for verified in done),
+        compared=all(verified.compared for verified in done),
         measures=[(name, picture) for name in measure_names(done) if (picture := charts.measures(done, name))],
         answers=[charts.answers(verified) for verified in done],
         commands=[commands(verified) for verified in done],

@@ -92,8 +92,10 @@ def table(verified: Verified) -> str:
         "sample": range(first, first + count),
         **ANSWERS[verified.task](verified),
         **({"differing bits": np.bitwise_count(golden ^ other).sum(axis=1)} if verified.compared else {}),
-        **dict(zip(columns_of(verified.results, other.shape[1]), other.view(np.float16).T, strict=True)),
     }
+    outputs = columns_of(verified.results, other.shape[1])  # an output may be called `target`, as the column of targets
+    columns |= {f"output {name}" if name in columns else name: values
+                for name, values in zip(outputs, other.view(np.float16).T, strict=True)}
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(columns)

@@ -96,7 +96,7 @@ def summary(results: np.ndarray, samples: Samples, task: Task = Task.CLASSIFICAT
     found = measure(task, real(results), samples)
     if not found or samples.labels is None:
         return f"{len(results)} samples"
-    if task is Task.CLASSIFICATION:
+    if task is Task.CLASSIFICATION and not np.isnan(found["accuracy"]):
         count = f"{(samples.labels != UNLABELLED).sum():,} time steps or pixels" if samples.steps > 1 else len(results)
         return f"{found['accuracy']:.2%} of {count} right"
     return f"{described(found)} of {len(results)} samples"
@@ -127,11 +127,11 @@ def write_outputs(path: Path, outputs: np.ndarray, classes: Sequence[str], sampl
     steps = _steps(numbers[0], classes, samples)
     arrays = numbers.reshape(len(numbers), -1, steps) if steps > 1 else numbers
     binary, text = io.BytesIO(), io.StringIO()
-    if path.suffix == ".csv":
+    if path.suffix.lower() == ".csv":
         rows = csv.writer(text, lineterminator="\n")
         rows.writerow(["sample", *columns(several, numbers.shape[1])])
         rows.writerows([first + row, *values] for row, values in enumerate(numbers.tolist()))
-    elif path.suffix == ".npz":
+    elif path.suffix.lower() == ".npz":
         with zipfile.ZipFile(binary, "w") as archive:  # not `np.savez`: an output may be called `file`, as its argument
             for name, array in (apart(numbers, several) or {"output": arrays}).items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as member:

@@ -38,6 +38,8 @@ def asm(
     from concord.lib.files import check_writable, write_all
     from concord.spec.machine.machine_file import find_config, machine_name
 
+    if source.is_dir():  # whose name may have no ending to change, as `.` has
+        raise ValueError(f"{source}: it is a folder; name the file of a program's text in it")
     output = output or source.with_suffix(".safetensors" if preset else ".bin")
     if output.suffix != ".bin" and not preset:
         raise ValueError(f"{output}: firmware is for one machine: name that with --preset, or a .bin file for words "

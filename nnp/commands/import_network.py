@@ -39,6 +39,8 @@ def import_network(
     from rich.console import Console
 
     given = sizes(shape)
+    if Path(network).is_dir():  # whose name may have no ending to change, as `.` has
+        raise ValueError(f"{network}: it is a folder; name the ONNX file in it")
     location = out or str(Path(file_name(network)).with_suffix(".safetensors"))
     if not location.endswith(".safetensors"):
         raise ValueError(f"-o {location}: name a file with the ending .safetensors, by which other commands know it")

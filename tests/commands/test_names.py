@@ -33,6 +33,12 @@ def test_an_escape_in_a_class_is_shown_and_read_again(folder):
     assert "the \\x1b[31mlast" in said
     assert ESCAPE not in said
     assert ESCAPE not in Path("out/verify.html").read_text()
+    odd = "50%20#1?.safetensors"
+    Path("out/net.safetensors").rename(odd)
+    done("verify", odd, "--data", "own.npz", "--preset", "tiny", "--machine", "golden", "--report", "odd")
+    assert Path("odd/50%20#1?.csv").is_file()
+    assert 'href="50%2520%231%3F.csv"' in Path("odd/verify.html").read_text()
+    Path(odd).rename("out/net.safetensors")
     # A model that an earlier version wrote holds the character itself.
     kind, path = model_file.KIND, Path("out/net.safetensors")
     header, tensors = tensor_file.read(kind, path)

@@ -73,6 +73,14 @@ def test_two_outputs(tmp_path, monkeypatch, kind, pixels):
     np.testing.assert_array_equal(np.load("machine.npy"), np.concatenate([found[name] for name in names], 1))
 
 
+def test_endings_in_capital_letters(tmp_path):
+    numbers, samples = RNG.normal(size=(4, 3)), Samples(inputs=np.zeros((4, 1), np.uint16))
+    write_outputs(tmp_path / "y.CSV", numbers, (), samples, 0)
+    np.testing.assert_array_equal(np.loadtxt(tmp_path / "y.CSV", delimiter=",", skiprows=1)[:, 1:], numbers)
+    write_outputs(tmp_path / "y.NPZ", numbers, (), samples, 0)
+    np.testing.assert_array_equal(np.load(tmp_path / "y.NPZ")["output"], numbers)
+
+
 @pytest.mark.parametrize("names", [("file", "x"), ("allow_pickle", "x"), ("a/b", "x.npy")])
 def test_outputs_of_any_name(tmp_path, names):
     numbers = RNG.normal(size=(4, 3))

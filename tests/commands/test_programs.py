@@ -56,6 +56,13 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.parametrize("command", ["asm", "import"])
+@pytest.mark.parametrize("name", [".", "some"])
+def test_a_folder_is_no_file(command, name, folder):
+    (folder / "some").mkdir()
+    assert f"{name}: it is a folder; name the" in refused(command, name)
+
+
 @pytest.mark.parametrize("kind", SOON)
 def test_a_program_with_images_runs_on_every_machine(kind):
     done("asm", "layer.txt", "--preset", "tiny", "--image", "MatrixRf@2=w.npy", "--image", "AddSubVrf0=b.npy",

@@ -63,6 +63,19 @@ def test_a_line_for_each_sample():
         "machine class": "1", "differing bits": "1", "output 0": "1.0", "output 1": "4.0", "output 2": "3.0"}
 
 
+def test_an_output_may_have_the_name_of_another_column():
+    """As `golden`: golden's numbers, and those of its other outputs, stay where their columns say."""
+    targets = np.array([[1, 2], [3, 4], [5, 6]], np.float32)
+    regression = SimpleNamespace(**vars(VERIFIED) | {
+        "golden": outputs([[3, 1], [0, 5], [1, 2]]), "other": outputs([[3, 1], [0, 5], [1, 4]]), "predictions": {},
+        "samples": replace(VERIFIED.samples, labels=targets), "task": Task.REGRESSION,
+        "results": (("target", 1), ("golden", 1))})
+    rows = list(csv.DictReader(sample_results.table(regression).splitlines()))
+    assert rows[2] == {
+        "sample": "8", "target 0": "5.0", "target 1": "6.0", "golden 0": "1.0", "golden 1": "2.0",
+        "differing bits": "1", "output target 0": "1.0", "output golden 0": "4.0"}
+
+
 def test_golden_alone_has_no_differing_bits():
     alone = SimpleNamespace(**vars(VERIFIED) | {"compared": False})
     assert "differing bits" in sample_results.table(VERIFIED)
@@ -116,8 +129,12 @@ def test_formats_of_a_configuration_are_text():
 
 
 def test_models_of_one_name_have_tables_of_their_own():
-    models = [SimpleNamespace(request=SimpleNamespace(path=SimpleNamespace(stem=stem))) for stem in ("a", "b", "a")]
-    assert table_names(models) == ["a-1.csv", "b.csv", "a-2.csv"]
+    def names(*stems):
+        return table_names([SimpleNamespace(request=SimpleNamespace(path=SimpleNamespace(stem=stem)))
+                            for stem in stems])
+
+    assert names("a", "b", "a") == ["a-1.csv", "b.csv", "a-2.csv"]
+    assert names("a", "a-1", "a", "a-3", "a") == ["a-2.csv", "a-1.csv", "a-4.csv", "a-3.csv", "a-5.csv"]
 
 
 def counted(name: str) -> SimpleNamespace:

@@ -1,5 +1,7 @@
 """Networks that give an output at each time step, with a class for each of them."""
 
+import json
+
 import numpy as np
 import onnxruntime
 import pytest
@@ -172,6 +174,20 @@ def test_labels_of_time_steps(labels, words):
         return
     with pytest.raises(ValueError, match=words):
         data_of(values)
+
+
+def test_samples_without_any_class_have_no_accuracy(folder):
+    given = arrays(tagger(folder))
+    given["y_test"][:2] = UNLABELLED
+    np.savez("own.npz", **given)
+    done("quantize", "tagger.onnx", "--data", "own.npz", "--preset", "vision", "-o", "m.safetensors")
+    said = nnp("predict", "m.safetensors", "--data", "own.npz", "--samples", 2, "--quiet")
+    assert said.stdout == "accuracy not defined of 2 samples\n"
+    assert "no time step or pixel of all 2 samples has a class" in said.stderr
+    done("verify", "m.safetensors", "--data", "own.npz", "--samples", 2, "--machine", "golden", "--report", "out")
+    text = (folder / "out" / "verify.json").read_text()
+    (record,) = json.loads(text, parse_constant=pytest.fail)  # NaN is no JSON
+    assert record["accuracy"]["golden"] is None
 
 
 def test_texts_and_classes_of_the_network(folder):

@@ -29,12 +29,14 @@ from concord.tests.own_digits import arrays, written
 def test_a_network_is_brought_chosen_and_started(client, settings, tmp_path):
     network, data = written(tmp_path)
     with open(network, "rb") as first, open(data, "rb") as second:
-        page = client.post("/new", files={"network": ("../../x.safetensors", first), "data": ("d.npz", second)})
+        page = client.post("/new", data={"name": "  "}, files={
+            "network": ("../../x.safetensors", first), "data": ("d.npz", second)})
     assert page.status_code == 200
     for words in ("<strong>DNN</strong>", "1,210 parameters", "60 samples", "<td>two</td>", "10"):
         assert words in page.text
     run = settings.runs / page.url.path.split("/")[2]
     assert {path.name for path in (run / "inputs").iterdir()} == {"network.safetensors", "data.npz"}
+    assert RunFolder(run).imported["title"] == "../../x.safetensors"
     told = client.post(f"/runs/{run.name}/check", data={"weights_bits": "8", "input_bits": "8", "accumulator": "99"})
     assert "1 to 64" in told.json()["wrong"]["accumulator"]
     again = client.post(f"/runs/{run.name}/start", data={"weights_bits": "8", "input_bits": "8", "accumulator": "99"})
@@ -98,6 +100,14 @@ def test_the_stream_has_all_and_then_what_is_new(client, settings):
     assert client.get("/runs/a/curves").json()["loss"][0][-1] == 101
 
 
+def test_a_run_whose_worker_makes_its_tables_has_no_figures_yet(client, settings):
+    filled(settings.runs / "a", state="running", pid=os.getpid())
+    (settings.runs / "a" / "live.db").unlink()
+    sqlite3.connect(settings.runs / "a" / "live.db").close()
+    assert client.get("/runs/a/curves").json() == {}
+    assert "not measured" in client.get("/compare?run=a").text
+
+
 def test_a_run_that_cannot_go_on_says_why(client, settings):
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", "nnp"]) as process:
         path = filled(settings.runs / "a", 20, state="paused", pid=process.pid) / "state.json"
@@ -140,6 +150,10 @@ def test_a_model_is_compiled_and_downloaded(client, settings):
     first = client.get("/runs/a/files/verify").content
     assert zipfile.ZipFile(io.BytesIO(first)).namelist() == ["verify.html"]
     assert client.get("/runs/a/files/verify").content == first
+    figures = {"preset": "tiny", "machine": "golden", "samples": 2, "mismatching_bits": None, "equal": True,
+               "accuracy": {"golden": None}, "cycles_per_inference": None}
+    (report / "verify.json").write_text(json.dumps([figures]))
+    assert "golden not defined" in client.get("/runs/a/jobs").text
 
 
 @pytest.mark.parametrize("path", ["/", "/new", "/compare", "/runs/none"])

@@ -24,9 +24,10 @@ def test_only_the_token_lets_in_and_its_session_stays(stranger):
     assert stranger.get("/").status_code == 403
     assert stranger.get("/static/dashboard.css").status_code == 403
     assert stranger.get("/", params={"token": TOKEN[:-1] + "x"}).status_code == 403
+    assert stranger.get("/?token=").status_code == stranger.get("/?token").status_code == 403
     assert not stranger.cookies
-    entered = stranger.get("/new", params={"token": TOKEN, "x": "1"}, follow_redirects=False)
-    assert (entered.status_code, entered.headers["location"]) == (303, "/new?x=1")
+    entered = stranger.get("/new", params={"token": TOKEN, "x": "1", "y": ""}, follow_redirects=False)
+    assert (entered.status_code, entered.headers["location"]) == (303, "/new?x=1&y=")
     assert "HttpOnly" in entered.headers["set-cookie"]
     assert TOKEN not in entered.headers["set-cookie"]
     page = stranger.get("/")
@@ -109,7 +110,8 @@ def test_runs_and_downloads_have_no_other_paths(client, settings):
     filled(settings.runs / "a")
     (settings.runs / "secret").write_text("x")
     for path in (
-        "/runs/..%2f..", "/runs/secret", "/runs/.", "/runs/a/files/..%2f..%2fsecret", "/runs/a/files/live.db",
+        "/runs/..%2f..", "/runs/secret", f"/runs/{'a' * 300}", f"/compare?run={'a' * 300}",
+        "/runs/.", "/runs/a/files/..%2f..%2fsecret", "/runs/a/files/live.db",
         "/static/../app.py", "/static/%2e%2e/app.py"):
         assert client.get(path).status_code in (404, 405), path
 

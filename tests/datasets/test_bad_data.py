@@ -148,11 +148,20 @@ def test_columns_that_are_not_there(folder):
             'labels = "z"', "a.csv: there is no column 'z'"), (
             'labels = "labl"', "a.csv: there is no column 'labl' (did you mean 'label'?); there are a, b, label"), (
             'inputs = ["a"]\nlabels = "a"', "a.csv: column 'a' is both an input and a label"), (
+            'lengths = "b"', "a.csv: a CSV file has no sequences of different lengths; leave `lengths` out"), (
             'inputs = {train = "a"}', "inputs of a CSV file is the name of a column or a list of them")):
         (folder / "own.toml").write_text(f'data = "a.csv"\n{text}\n')
         refused("own.toml", sentence)
     (folder / "a.csv").write_bytes(b"a,b\n\xff\xfe,3\n")
     refused("a.csv", "a.csv: not a text in UTF-8")
+
+
+@pytest.mark.parametrize("key", ["inputs", "labels", "lengths"])
+def test_names_of_arrays_beside_one_array(key, folder):
+    np.save("x.npy", np.zeros((4, 3)))
+    np.save("y.npy", np.arange(4))
+    (folder / "own.toml").write_text(f'data = "x.npy"\n{key} = "y.npy"\n')
+    refused("own.toml", f"own.toml: `{key}` names an array, but `data` is the only array in x.npy; leave `data` out")
 
 
 def test_images_that_do_not_fit(folder):
@@ -201,6 +210,15 @@ def test_idx_files_that_promise_more_than_they_hold(folder):
         refused(".", f"t10k-images-idx3-ubyte.gz: not a whole IDX file ({sentence}")
         assert tracemalloc.get_traced_memory()[1] < 8e6
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize(("kind", "size"), [(0x09, 1), (0x0B, 2), (0x0C, 4), (0x0D, 4), (0x0E, 8)])
+def test_idx_files_of_other_numbers(kind, size, folder):
+    """Signed bytes, too, whose -1 would be read as 255."""
+    (folder / "t10k-labels-idx1-ubyte.gz").write_bytes(gzip.compress(struct.pack(">2I", 0x801, 2) + bytes(2)))
+    (folder / "t10k-images-idx3-ubyte.gz").write_bytes(gzip.compress(
+        struct.pack(">4I", kind << 8 | 3, 2, 2, 2) + bytes(8 * size)))
+    refused(str(folder), f"t10k-images-idx3-ubyte.gz: it begins with 00 00 {kind:02x}, but IDX files of bytes")
 
 
 def test_names_that_are_too_long():

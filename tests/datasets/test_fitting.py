@@ -38,6 +38,23 @@ def test_texts_find_the_output_of_their_name():
         labels_of(["dog", "cow"] * 6, takes("ant", "bee", "cow"))
 
 
+def test_texts_of_time_steps_find_the_output_of_their_name():
+    """A network has outputs for each of the two time steps."""
+    def labels_of_steps(labels, *classes):
+        x, y = X.reshape(6, 2, 4), np.array(labels * 3)
+        network = Interface(name="net", axes=InputAxes(shape=(4,)), sequence=True, outputs=6, classes=classes)
+        x = np.concatenate([x, x])[:len(y)]
+        return fitted(data_of({"x_train": x, "y_train": y, "x_test": x, "y_test": y}), network).test.labels[:2].tolist()
+
+    texts = [["bee", "cow"], ["cow", "ant"]]
+    assert labels_of_steps(texts) == [[1, 2], [2, 0]]
+    assert labels_of_steps(texts, "cow", "bee", "ant") == [[1, 0], [0, 2]]
+    assert labels_of_steps([["bee", "bee"], ["cow", "bee"]], "ant", "bee", "cow") == [[1, 1], [2, 1]]
+    assert labels_of_steps([[1, 3], [2, -1]], "1", "2", "3") == [[0, 2], [1, -1]]
+    with pytest.raises(ValueError, match="labels are 2 texts, bee, cow, but net has 3 outputs for each time step or p"):
+        labels_of_steps([["bee", "bee"], ["cow", "bee"]])
+
+
 def test_integers_are_outputs_or_the_network_s_own_numbers():
     assert labels_of([0, 2] * 6, takes()) == [0, 2] * 6
     assert labels_of([0, 2] * 6, takes("0", "1", "2")) == [0, 2] * 6
@@ -55,6 +72,22 @@ def test_the_description_of_fitted_data_reads_the_same_numbers(tmp_path):
     again = read_data(str(tmp_path / "own.npz"), made.description)
     assert again.test.labels.tolist() == made.test.labels.tolist()
     assert again.description.partition("[origin]")[2] == made.description.partition("[origin]")[2]
+
+
+@pytest.mark.parametrize(("labels", "classes"), [([1, 2], ("1", "2", "3")), ([1, 3], ("1", "2", "3")), ([-1, 1], (
+    "-1", "1")), ([1, 1], ("-1", "1")), ([0, 1], ("1", "0")), ([0, 2], ("ant", "bee", "cow"))])
+def test_integers_that_are_names_are_read_again_as_such(labels, classes, tmp_path):
+    """And other integers as the numbers of the outputs, counted from 0."""
+    np.savez(tmp_path / "own.npz", x=X, y=np.array(labels * 6))
+    made = fitted(read_data(str(tmp_path / "own.npz")), takes(*classes, outputs=len(classes)))
+    (tmp_path / "own.toml").write_text(f'data = "own.npz"\nclasses = {list(classes)}\n')
+    wanted = [classes.index(str(label)) if str(label) in classes else label for label in labels]
+    for again in read_data(str(tmp_path / "own.npz"), made.description), read_data(str(tmp_path / "own.toml")):
+        assert again.test.labels.tolist() == made.test.labels.tolist()
+        assert {*again.train.labels.tolist()} == {*wanted}
+    if "1" in classes:  # columns of one-hot rows are counted
+        np.savez(tmp_path / "own.npz", x=X, y=np.eye(len(classes))[[0, 1] * 6])
+        assert {*read_data(str(tmp_path / "own.toml")).train.labels.tolist()} == {0, 1}
 
 
 def test_files_tell_their_classes(tmp_path):

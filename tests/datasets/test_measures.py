@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from concord.datasets.measures import MEASURES, NAMES, measure, remark, text
-from concord.datasets.samples import Samples, Task
+from concord.datasets.samples import UNLABELLED, Samples, Task
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -38,6 +38,13 @@ def test_targets_that_are_all_equal():
     assert "all 2 samples are normal, so that AUC is not defined" in remark(Task.ANOMALY, samples(np.array([0, 0])))
     assert "all 2 samples are anomalies" in remark(Task.ANOMALY, samples(np.array([1, 1])))
     assert remark(Task.ANOMALY, samples(np.array([0, 1]))) == ""
+
+
+def test_samples_without_any_class():
+    none = samples(np.full((2, 3), UNLABELLED, np.int32))
+    assert np.isnan(measure(Task.CLASSIFICATION, np.zeros((2, 6)), none)["accuracy"])
+    assert "no time step or pixel of all 2 samples has a class" in remark(Task.CLASSIFICATION, none)
+    assert remark(Task.CLASSIFICATION, samples(np.array([[UNLABELLED, 1]], np.int32))) == ""
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

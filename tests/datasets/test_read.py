@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from concord.datasets import dataset
+from concord.datasets.measures import measure
 from concord.datasets.read import SHARE, digest, read_data
 from concord.datasets.samples import DataSet, Samples, Task
 from PIL import Image
@@ -173,6 +174,24 @@ def test_tasks():
     assert found.test.labels.sum() == 5
 
 
+def test_one_hot_rows_are_those_of_all_parts():
+    """Labels of time steps stay labels of time steps where each test sample has a single 1."""
+    steps, ones = np.array([[0, 1, 1], [1, 0, 0]]), np.array([[0, 1, 0], [0, 0, 1]])
+    np.savez("a.npz", x_train=X[:2].reshape(2, 3, 2), y_train=steps, x_test=X[:2].reshape(2, 3, 2), y_test=ones)
+    found = read_data("a.npz")
+    assert (found.task, found.train.labels.tolist()) == (Task.CLASSIFICATION, steps.tolist())
+    assert found.test.labels.tolist() == ones.tolist()
+
+
+@pytest.mark.parametrize("axes", [(), (1,), (1, 1)])
+def test_axes_of_length_one_behind_a_label_do_not_count(axes):
+    np.savez("a.npz", x_test=X.reshape(20, 6, 1, 1), y_test=Y.reshape(20, *axes))
+    found = read_data("a.npz")
+    assert (found.task, found.test.labels.tolist(), found.test.steps) == (Task.CLASSIFICATION, Y.tolist(), 1)
+    outputs = np.random.default_rng(1).normal(size=(20, 4))
+    assert measure(found.task, outputs, found.test)["accuracy"] == np.mean(outputs.argmax(axis=1) == Y)
+
+
 def test_classes_of_names():
     names = np.array(["cat", "ant", "bee", "ant"])
     np.savez("a.npz", x=X[:4], y=names)
@@ -208,6 +227,56 @@ def test_columns_by_name():
     assert "without labels, as no column is called label" in read_data("a.csv").notes[0]
 
 
+@pytest.mark.parametrize("data", ["a.csv", "a.toml"])
+def test_columns_of_another_table_are_found_by_name(data, folder):
+    """In whichever order they stand there, as a test set, or as data for a model."""
+    write_csv("a.csv", X, Y)
+    (folder / "a.toml").write_text('data = "a.csv"\n')
+    order, names = [5, 0, 3, 1, 2, 4], ["p5", "p0", "p3", "p1", "p2", "p4"]
+    write_csv("b.csv", X[:, order], Y, [*names, "label"])
+    write_csv("c.csv", np.hstack([X[:, order], X[:, :1]]), Y, [*names, "id", "label"])
+    write_csv("d.csv", X[:, 1:], Y, ["p1", "p2", "p3", "p4", "p5", "label"])
+    made = read_data(data)
+    for name in "b.csv", "c.csv":
+        assert np.array_equal(numbers(described(f'data = "a.csv"\ntest = "{name}"\n').test), X.astype(np.float16))
+        assert np.array_equal(numbers(read_data(name, made.description).test), X.astype(np.float16))
+    for read in (lambda: described('data = "a.csv"\ntest = "d.csv"\n'), lambda: read_data("d.csv", made.description)):
+        with pytest.raises(ValueError, match=r"d.csv: there is no column 'p0'"):
+            read()
+    write_csv("e.csv", X, Y, [*"uvwxyz", "label"])
+    found = read_data("e.csv", made.description)
+    assert np.array_equal(numbers(found.test), X.astype(np.float16))
+    assert "e.csv: its columns are taken in their order, as none has a name of the model's" in " ".join(found.notes)
+    np.savez("e.npz", x=X, y=Y)
+    for found in described('data = "a.csv"\ntest = "e.npz"\n'), read_data("e.npz", made.description):
+        assert np.array_equal(numbers(found.test), X.astype(np.float16))
+
+
+@pytest.mark.parametrize("name", ["", "a\tb"])
+def test_columns_without_a_proper_name_are_taken_in_their_order(name):
+    write_csv("a.csv", X, Y, [name, "p1", "p2", "p3", "p4", "p5", "label"], ";")
+    made = read_data("a.csv")
+    assert np.array_equal(numbers(read_data("a.csv", made.description).test), numbers(made.test))
+
+
+@pytest.mark.parametrize(("name", "text"), [
+    ("a.csv", '"width, in m, at the top";b;label\n1;2;0\n'), ("a.csv", '"a;b;c;""d"""\tb\tlabel\n1\t2\t0\n'),
+    ("a.tsv", "width, in m, at the top\tb\tlabel\n1\t2\t0\n"), ("a.tsv", "a;b;label\n1;2;0\n")])
+def test_delimiters_in_names_of_columns_are_none(name, text):
+    Path(name).write_text(text)
+    assert numbers(described(f'data = "{name}"\ntest = 1\n').test).tolist() == [[1, 2]]
+
+
+def test_underscores_make_no_numbers():
+    """Python reads 1_0 as 10, but a table of classes 1_0 and 2_0 has texts."""
+    write_csv("a.csv", X[:4], ["1_0", "2_0", "1_0", "2_0"])
+    found = described('data = "a.csv"\ntest = 1\n')
+    assert (found.classes, found.test.labels.tolist()) == (("1_0", "2_0"), [0, 1, 0, 1])
+    Path("b.csv").write_text("a,label\n1_000,0\n2,1\n")
+    with pytest.raises(ValueError, match=r"b.csv, line 2, column 'a': '1_000' is no number"):
+        read_data("b.csv")
+
+
 def test_a_folder_of_images(folder):
     pixels = {}
     for part, count in ("train", 3), ("test", 2):
@@ -230,6 +299,49 @@ def test_a_folder_of_images(folder):
     assert found.shape == (3, 2, 3)
     channels = numbers(found.test).reshape(-1, 3, 6).mean(axis=2).tolist()
     assert [image for image in channels if image[0] > 0.9 and image[1:] == pytest.approx([0, 0], abs=0.02)]
+
+
+@pytest.mark.parametrize("inner", ['layout = "hwc"', 'shape = [3, 2, 3]', 'layout = "hwc"\nshape = [3, 2, 3]'])
+def test_files_of_images_have_channels_first_whatever_a_model_says(folder, inner):
+    """A model of arrays [rows, columns, channels] predicts pictures, whose pixels must not change places."""
+    pixels = RNG.integers(0, 256, (3, 2, 3)).astype(np.uint8)
+    (folder / "insects" / "ant").mkdir(parents=True)
+    Image.fromarray(pixels).save(folder / "insects" / "ant" / "0.png")
+    found = read_data("insects", f'data = "a.npz"\n[preprocessing]\n{inner}\nscale = 1\n')
+    assert (found.shape, found.image) == ((3, 3, 2), True)
+    assert numbers(found.test).tolist() == [pixels.transpose(2, 0, 1).reshape(-1).tolist()]
+    with pytest.raises(ValueError, match="insects: files of images are read as channels, rows, columns, here"):
+        described(f'data = "insects"\ntest = 1\n[preprocessing]\n{inner}\n')
+
+
+@pytest.mark.parametrize("key", ["test", "calibration"])
+def test_files_of_images_beside_arrays_need_a_scale(key, folder):
+    """As the former are divided by 255 where none is said, and the latter are not."""
+    pixels = RNG.integers(0, 256, (2, 1, 2, 2)).astype(np.uint8)
+    for index in 0, 1:
+        (folder / "insects" / str(index)).mkdir(parents=True)
+        Image.fromarray(pixels[index, 0]).save(folder / "insects" / str(index) / "0.png")
+    np.savez("a.npz", x=pixels, y=np.array(["0", "1"]))
+    for data, other in (("a.npz", "insects"), ("insects", "a.npz")):
+        with pytest.raises(ValueError, match=rf"{other}: files of images are divided by 255 and arrays.*{data} is of"):
+            described(f'data = "{data}"\n{key} = "{other}"\n')
+        found = described(f'data = "{data}"\n{key} = "{other}"\n[preprocessing]\nscale = 1\n').parts()[key]
+        assert sorted(numbers(found).reshape(-1).tolist()) == sorted(pixels.reshape(-1).tolist())
+
+
+def test_folders_of_anomalies_are_marked_by_their_names(folder):
+    """And not by the place of a name in the alphabet, in which anomaly = 0 and normal = 1."""
+    for name, grey in ("normal", 0), ("anomaly", 255):
+        (folder / "parts" / name).mkdir(parents=True)
+        Image.new("L", (2, 2), grey).save(folder / "parts" / name / "0.png")
+    found = described('data = "parts"\ntask = "anomaly"\ntest = 1\n')
+    assert found.classes == ("normal", "anomaly")
+    assert found.test.labels.tolist() == numbers(found.test)[:, 0].tolist()
+    (folder / "parts" / "normal").rename(folder / "parts" / "good")
+    with pytest.raises(ValueError, match=r"'good' is not one of the classes normal, anomaly.*write `classes`"):
+        described('data = "parts"\ntask = "anomaly"\ntest = 1\n')
+    found = described('data = "parts"\ntask = "anomaly"\ntest = 1\nclasses = ["good", "anomaly"]\n')
+    assert found.test.labels.tolist() == numbers(found.test)[:, 0].tolist()
 
 
 def test_no_data_set_has_the_name_of_none():

@@ -5,7 +5,7 @@ import subprocess
 from xml.etree import ElementTree
 
 import pytest
-from concord.handover.registers import constants, register_files
+from concord.handover.registers import constants, register_files, rendered
 from concord.spec.host.messages import MessageKind
 from concord.spec.host.registers import Control, Register, Status, counters
 from concord.spec.isa.instructions import Error
@@ -89,3 +89,15 @@ def test_the_c_header_has_every_code(files, tmp_path):
     found = {name: int(re.sub(r"[uU]+$|^__UINT32_C\((.*)\)$", r"\1", value), 0)
              for name, value in re.findall(r"^_(NNP_\w+) = (.+);$", done.stdout, re.MULTILINE)}
     assert found == wanted
+
+
+def test_names_in_c_are_told_as_they_are(tmp_path):
+    """A comment has neither a beginning nor an end of another one in it, and a string has every character."""
+    (tmp_path / "names.j2").write_text("/* {{ comment(name) }} */\nconst char *name = {{ string(name) }};\n")
+    name = "a/*b*/c/*/ \"q\" \\ ??/"
+    (tmp_path / "names.c").write_text(rendered("names.j2", {"name": name}, tmp_path))
+    (tmp_path / "main.c").write_text(
+        '#include <stdio.h>\nextern const char *name;\nint main(void) { return fputs(name, stdout) < 0; }\n')
+    subprocess.run(["cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-o", "names", "names.c", "main.c"],
+                   cwd=tmp_path, check=True)
+    assert subprocess.run(["./names"], cwd=tmp_path, capture_output=True, check=True, text=True).stdout == name

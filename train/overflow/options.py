@@ -3,6 +3,7 @@
 Source: S3.c, S3.e.
 """
 
+import re
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -12,6 +13,17 @@ from concord.train.overflow.record import STEPS, Adjusted, NetworkKind, RangeSte
 
 if TYPE_CHECKING:
     from concord.net.layer_overflow import CountFunction, Widths
+
+#: The attributes of `RangeSteps` that a user decides, and the options that do.
+STEP_OPTIONS = {
+    "threshold": "overflow_threshold", "inputs": "overflow_share", "shrink": "overflow_shrink",
+    "every": "overflow_every", "by": "overflow_by", "weights_factor": "overflow_weights",
+    "inputs_factor": "overflow_inputs"}
+
+
+def _option(name: str) -> str:
+    """The option of the command line for an attribute; empty for none."""
+    return name and f"--{name.replace('_', '-')}"
 
 
 class CountOn(StrEnum):
@@ -83,9 +95,7 @@ class OverflowOptions(UserOptions):
     def steps(self, kind: NetworkKind) -> RangeSteps:
         """The default steps of a kind of network, with those that a user has given."""
         share = 0.0 if self.overflow_by is Adjusted.DATA else self.overflow_share
-        given = {"threshold": self.overflow_threshold, "inputs": share, "shrink": self.overflow_shrink,
-                 "every": self.overflow_every, "by": self.overflow_by,
-                 "weights_factor": self.overflow_weights, "inputs_factor": self.overflow_inputs}
+        given = {name: getattr(self, option) for name, option in STEP_OPTIONS.items()} | {"inputs": share}
         return replace(STEPS[kind], **{name: value for name, value in given.items() if value is not None})
 
     def check(self, *, integers: bool = True, batch_norm: bool = False, staged: bool = False):
@@ -123,7 +133,8 @@ class OverflowOptions(UserOptions):
         try:
             self.steps(NetworkKind.DNN)
         except ValueError as error:
-            raise ValueError(f"options of overflows: {error}") from error
+            words = re.sub(r"\w+", lambda found: _option(STEP_OPTIONS.get(found[0], "")) or found[0], str(error))
+            raise ValueError(words) from error
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
