@@ -135,6 +135,8 @@ def test_verify_on_golden(tmp_path, monkeypatch):
     assert reasons["clock_mhz"] == "no clock of the machine was measured, and none was named, as --clock MHZ does"
     assert record["samples"] == 3
     page = (tmp_path / "out" / "verify.html").read_text()
+    assert "No hardware was compared." in page
+    assert "Every bit of the machine" not in page
     assert page.count("<svg") == 2  # accuracy and errors of layers; cycles need a clock
     assert record["layer_costs"] == []
     assert "layers have no cycles, for the golden machine has no clock" in page
