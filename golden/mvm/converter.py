@@ -1,4 +1,4 @@
-"""Converter: totals of the accumulator, rounded to binary16."""
+"""Converter: totals of the accumulator, rounded to binary16. `net/lowering/rounding.py` rounds biases."""
 
 from concord.golden.lib.float16 import from_integer
 from concord.spec.machine.config import Config
