@@ -169,7 +169,7 @@ def _formats(name: str, arithmetic: str) -> tuple:
 def _check_size(network: Graph, name: str):
     """Refuse a network of more weights than a preset stores, before it is quantised."""
     needed, stored = _weights(network), stored_weights(PRESETS[name])
-    if needed > stored and not PRESETS[name].dram_words:  # tiles come from Dram one after the other
+    if needed > stored:
         raise ValueError(f"the network has {needed:,} weights, and MatrixRf holds {stored:,}")
 
 

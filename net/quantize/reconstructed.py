@@ -21,14 +21,15 @@ class Reconstructed(Integers):
     """The layers of a network in integers that bring the results of each layer closest to its float results.
 
     Arguments are those of `Integers`. `take` needs what the layers before make of the calibration set in quantised
-    form, and the results of the float layer. Recurrent layers and products with the matrix of a graph are quantised as
-    without reconstruction.
+    form, and the results of the float layer. Recurrent layers, products with the matrix of a graph and layers of very
+    many columns are quantised as without reconstruction.
     """
 
     def take(self, part: Part, x: np.ndarray, made: np.ndarray) -> str:
         lost, rows = super().take(part, x, made), self.rows.get(part.name)
         kept = isinstance(part.op, Recurrence | NodeLinear) or rows.inputs is None or not rows.inputs.unsigned
-        if kept or rows.narrow and not rows.divided:
+        wide = isinstance(part.op, WEIGHTED) and part.op.weight[0].size > reconstruction.COLUMNS
+        if kept or wide or rows.narrow and not rows.divided:
             return lost
         if rows.divided:
             part, x = replace(part, op=rows.op), rows.narrow.applied(x)

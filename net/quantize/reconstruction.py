@@ -29,6 +29,8 @@ LOW_SHARES, TURNS = np.arange(1, 21) / 20, 2
 KEPT, DAMPED = 0.3, 0.01
 #: Number of times that the results below a relu are guessed.
 GUESSES = 3
+#: Most columns of a layer that is reconstructed: inner products of all of them take 300 MB, several times.
+COLUMNS = 6144
 #: Most rounds of coordinate descent.
 ROUNDS = 4
 #: A number that no sum of squares of a calibration set comes near.

@@ -102,6 +102,15 @@ def test_the_range_of_the_network_s_input_is_that_of_its_outputs(monkeypatch):
     assert found[1] > found[0] + 2
 
 
+def test_layers_of_very_many_columns_are_quantized_as_without(monkeypatch):
+    network, x = float_networks.perceptron(), np.random.default_rng(2).normal(0, 1, (40, 12)).astype(np.float32)
+    plain = quantized(prepared(network, THREE), x).layers
+    monkeypatch.setattr(reconstruction, "COLUMNS", 12)
+    one, two = quantized(prepared(network, replace(THREE, reconstruct=True)), x).layers
+    assert not np.array_equal(one.weights, plain[0].weights)
+    assert np.array_equal(two.weights, plain[1].weights)
+
+
 def test_codes_reach_from_one_number_to_another():
     codes = signed(1.0, 4, True)
     plain = replace(codes, unsigned=True).reaching(-1.3, 5.0)
