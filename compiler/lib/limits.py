@@ -12,7 +12,7 @@ from concord.spec.machine.config import PRESETS, Config
 from concord.spec.numbers.activation import Activation
 from concord.spec.numbers.formats import WIDEST_FIXED, Format
 
-SHOWN = 3  #: Most layers that an error names for one reason.
+SHOWN = 8  #: Most layers that an error names for one reason.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
