@@ -181,7 +181,8 @@ def test_every_option_is_on_the_command_line_in_python_and_in_toml(tmp_path):
     ({"overflow_share": 0.5}, "--overflow-share needs a width that sums can overflow: add --accumulator"),
     ({"accumulator": 16, "overflow_by": Adjusted.DATA, "overflow_share": 0.5}, "leave out --overflow-share"),
     ({"accumulator": 16, "overflow_weights": 0.5}, "--overflow-weights = 0.5 must be at least 1"),
-    ({"accumulator": 16, "overflow_weights": 1.0, "overflow_inputs": 1.0}, "must be above 1 where --overflow-weights is 1"),
+    ({"accumulator": 16, "overflow_weights": 1.0, "overflow_inputs": 1.0},
+     "must be above 1 where --overflow-weights is 1"),
 ])
 def test_options_that_contradict_each_other_are_refused(options, said):
     with pytest.raises(ValueError, match=said):
