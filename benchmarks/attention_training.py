@@ -36,6 +36,8 @@ from concord.train.runs.imported import train_imported
 from rich.console import Console
 from rich.table import Table
 
+#: Networks that are trained by default.
+TRAINED = ("vision", "encoder", "decoder")
 #: Bits of weights and of inputs. In blocks and in integers, attention has blocks of the same widths.
 WIDTHS = ((4, 4), (3, 3), (2, 4))
 
@@ -66,7 +68,7 @@ def measured(imported: Imported, found: Transformer, data: DataSet, model: Model
 @sentences
 def main(
     networks: Annotated[list[str] | None, typer.Option(
-        "--network", help=f"{', '.join(NETWORKS)}; may be repeated.", show_default="all")] = None,
+        "--network", help=f"{', '.join(NETWORKS)}; may be repeated.", show_default=", ".join(TRAINED))] = None,
     epochs: Annotated[int, typer.Option(
         help="Epochs of QAT; one more follows in the machine's arithmetic.", min=0)] = 8,
 ):
@@ -79,7 +81,7 @@ def main(
     table = Table(title="transformers in golden arithmetic", title_justify="left")
     for title in ("network", "arithmetic", "bits of weights", "bits of inputs", "float", "PTQ", "QAT"):
         table.add_column(title, justify="left" if title in ("network", "arithmetic") else "right")
-    for name in networks or NETWORKS:
+    for name in networks or TRAINED:
         found = NETWORKS[name](EPOCHS, console)
         imported = exported(name, found)
         imported = replace(imported, network=replace(imported.network, name=name))

@@ -21,6 +21,7 @@ class Reason:
 
     Attributes:
         sentence:  The reason in the user's words, and what to do.
+        subject:   Name of what it is about, such as a layer; empty for the model.
         attribute: Field of `spec.machine.config.Config` that would have to change; empty if no machine runs the model.
         needed:    Smallest value of the attribute that would do, or the format that it must be; None for no attribute.
         available: Value of the attribute.
@@ -28,19 +29,25 @@ class Reason:
     """
 
     sentence: str
+    subject: str = ""
     attribute: str = ""
     needed: int | Format | None = None
     available: int | Format | None = None
     tensor: str | None = None
 
     def __str__(self) -> str:
+        return f"{self.subject}: {self.text}" if self.subject else self.text
+
+    @property
+    def text(self) -> str:
+        """The sentence, with what the machine needs if it does not say so."""
         said = not isinstance(self.needed, int) or self.attribute in self.sentence
         need = "" if said else f"; the machine needs `{self.attribute} = {self.needed}` at least"
         return self.sentence + need
 
     def of(self, subject: str) -> "Reason":
-        """The reason with the name of what it is about in front."""
-        return replace(self, sentence=f"{subject}: {self.sentence}")
+        """The reason with the name of what it is about."""
+        return replace(self, subject=subject)
 
 
 class CannotRun(ValueError):
@@ -62,11 +69,9 @@ class CannotRun(ValueError):
     def __str__(self) -> str:
         """The heading, and a line for each reason; layers with the same one share a line."""
         layers: dict[str, list[str]] = {}
-        for text in map(str, self.reasons):
-            layer, parted, rest = text.partition(": ")
-            of_layer = parted and layer.startswith("layer ")
-            layers.setdefault(rest if of_layer else text, []).extend([layer] * bool(of_layer))
-        return "\n".join([self.args[0], *(_listed(names, rest) for rest, names in layers.items())])
+        for reason in self.reasons:
+            layers.setdefault(reason.text, []).extend([reason.subject] * bool(reason.subject))
+        return "\n".join([self.args[0], *(_listed(names, text) for text, names in layers.items())])
 
 
 def _listed(layers: Sequence[str], sentence: str) -> str:

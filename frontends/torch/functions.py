@@ -16,9 +16,10 @@ from torch.nn import functional
 
 
 def _clamp(min=None, max=None) -> nn.Module | None:
-    """Limits that are numbers; None where one is a tensor."""
-    limits = -inf if min is None else min, inf if max is None else max
-    return nn.Hardtanh(*limits) if all(isinstance(limit, int | float) for limit in limits) else None
+    """Limits that are numbers; None where one is a tensor, or where they leave one number."""
+    low, high = -inf if min is None else min, inf if max is None else max
+    numbers = isinstance(low, int | float) and isinstance(high, int | float)
+    return nn.Hardtanh(low, high) if numbers and low < high else None
 
 
 #: Functions whose arguments after the tensor are those of a module.

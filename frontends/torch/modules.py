@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from concord.net.arithmetic.windows import Window
 from concord.net.ops.operator import Operator, Shape
-from concord.net.ops.pointwise import Gelu, LeakyRelu, Limits, Relu, Sigmoid, Tanh
+from concord.net.ops.pointwise import Gelu, LeakyRelu, Relu, Sigmoid, Tanh, limits
 from concord.net.ops.pooling import AveragePooling, MaxPooling
 from concord.net.ops.reduction import FeatureNorm, SoftmaxInside
 from concord.net.ops.reshape import Enlarging
@@ -44,8 +44,11 @@ def unsupported(module: nn.Module) -> str | None:
             if module.mode != "nearest":
                 return 'use the mode "nearest"'
         case nn.Hardtanh():
-            if not module.min_val < module.max_val:
-                return f"a clip to {module.min_val}..{module.max_val}, which leaves one number"
+            try:
+                if limits(module.min_val, module.max_val) is None:
+                    return "no number of binary16 is beyond its limits: leave it out"
+            except ValueError as error:
+                return str(error)
         case nn.Softmax():
             if module.dim not in (1, -1):
                 return "a softmax over the elements of a vector (dim=-1) is needed"
@@ -161,18 +164,12 @@ def phases_of(module: nn.ConvTranspose1d | nn.ConvTranspose2d, shape: Shape) -> 
     return found, Enlarging(factor=stride, shuffled=True)
 
 
-def _limits(module: nn.Hardtanh) -> Operator:
-    """A relu with a ceiling, as a ReLU6 is, or other limits."""
-    lowest, highest = (None if abs(limit) == np.inf else float(limit) for limit in (module.min_val, module.max_val))
-    return Relu(ceiling=highest) if lowest == 0 else Limits(lowest=lowest, highest=highest)
-
-
 #: How the operator of a module is made.
 OPERATORS: dict[type[nn.Module], Make] = {
     nn.Conv2d: _conv, nn.Conv1d: _conv, nn.Linear: _linear, nn.BatchNorm1d: _batch_norm, nn.BatchNorm2d: _batch_norm,
     nn.MaxPool2d: _maximum, nn.MaxPool1d: _maximum, nn.Upsample: _enlarging, nn.UpsamplingNearest2d: _enlarging,
     **dict.fromkeys((nn.AvgPool2d, nn.AvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool1d), _average),
-    **dict.fromkeys((nn.ReLU6, nn.Hardtanh), lambda module, shape, zeros: _limits(module)),
+    **dict.fromkeys((nn.ReLU6, nn.Hardtanh), lambda module, shape, zeros: limits(module.min_val, module.max_val)),
     nn.ReLU: lambda module, shape, zeros: Relu(), nn.Sigmoid: lambda module, shape, zeros: Sigmoid(),
     nn.Tanh: lambda module, shape, zeros: Tanh(),
     nn.SiLU: lambda module, shape, zeros: Sigmoid(),  # the product with its input follows

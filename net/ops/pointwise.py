@@ -10,6 +10,8 @@ from concord.net.ops import checks
 from concord.net.ops.operator import Operator, Takes
 from concord.spec.numbers.activation import Activation
 
+LARGEST = 65504.0  #: Largest number of binary16.
+
 
 class Pointwise(Operator):
     """A function of each number alone.
@@ -199,6 +201,23 @@ class Limits(Pointwise):
 
     def real(self, x, lengths):
         return np.clip(x, self.lowest, self.highest)
+
+
+def limits(lowest: float, highest: float) -> "Relu | Limits | None":
+    """The operator that limits numbers, a relu where it can be; None where no number of binary16 is beyond the limits.
+
+    Args:
+        lowest, highest: The limits; infinity for none.
+
+    Raises:
+        ValueError: they leave one number of binary16 at most.
+    """
+    if not lowest < highest or lowest > LARGEST or highest < -LARGEST:
+        raise ValueError(f"it limits numbers to {lowest:g}..{highest:g}, which leaves one number of binary16 at most")
+    low, high = (None if abs(limit) > LARGEST else float(limit) for limit in (lowest, highest))
+    if low is None and high is None:
+        return None
+    return Relu(ceiling=high) if low == 0 else Limits(lowest=low, highest=high)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

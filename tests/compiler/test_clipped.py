@@ -109,7 +109,8 @@ def test_limits_that_leave_no_range_are_refused(lowest, highest):
 
 
 @pytest.mark.parametrize("call", [nn.Hardtanh(-0.5, 0.75), nn.functional.hardtanh, lambda x: x.clamp(max=0.5),
-                                  lambda x: torch.clip(x, -0.5), lambda x: torch.clamp(x, 0.0, 0.5)])
+                                  lambda x: torch.clip(x, -0.5), lambda x: x.clamp(-1, 1e9),
+                                  lambda x: torch.clamp(x, 0.0, 0.5)])
 def test_limits_of_pytorch(call):
     class Net(nn.Module):
         def __init__(self):
@@ -123,6 +124,19 @@ def test_limits_of_pytorch(call):
     net, x = Net().eval(), torch.randn(8, 6)
     found = graph_of(net, (6,)).run(x.numpy())
     assert np.allclose(found, net(x).detach().numpy(), atol=1e-6)
+
+
+@pytest.mark.parametrize(("call", "sentence"), [
+    (lambda x: x.clamp(-1e9, 1e9), "no number of binary16 is beyond its limits"),
+    (lambda x: x.clamp(1e6), "leaves one number of binary16"),
+    (lambda x: x.clamp(2.0, 1.0), "clamp")])
+def test_limits_of_pytorch_that_are_refused(call, sentence):
+    class Net(nn.Module):
+        def forward(self, x):
+            return call(x)
+
+    with pytest.raises(ValueError, match=sentence):
+        graph_of(Net(), (6,))
 
 
 @pytest.mark.parametrize(("shift", "slope", "ceiling"), [(3.0, 1 / 6, 1.0), (0.0, 1.0, 6.0), (-0.25, 2.0, 0.7)])

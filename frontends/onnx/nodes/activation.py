@@ -12,16 +12,15 @@ from concord.net.ops.pointwise import (
     HardSigmoid,
     HardSwish,
     LeakyRelu,
-    Limits,
     Pointwise,
     Reciprocal,
     Relu,
     Sigmoid,
     Sqrt,
     Tanh,
+    limits,
 )
 
-LARGEST = float(np.finfo(np.float16).max)  #: The largest number of binary16.
 #: The operators of ONNX that are one activation function.
 ACTIVATIONS = {
     "Exp": Exp, "HardSwish": HardSwish, "Reciprocal": Reciprocal, "Relu": Relu, "Sigmoid": Sigmoid, "Sqrt": Sqrt,
@@ -99,17 +98,17 @@ def between(step: FileNode, build: Builder, view: View, low, high) -> View:
     low, high = (_limit(value, none) for value, none in ((low, -np.inf), (high, np.inf)))
     maker = build.maker(view.source)
     above_zero = maker is not None and isinstance(maker.op, Pointwise) and maker.op.positive
-    lowest, highest = (None if np.isinf(limit) else limit for limit in (low, high))
-    if low <= 0 < high and (low == 0 or above_zero):
-        return build.same(step, Relu(ceiling=highest), view)
-    if not low < high or low > LARGEST or high < -LARGEST:
-        raise Refused(f"it limits numbers to {low:g}..{high:g}, which leaves one number of binary16 at most",
-                      "leave the node out")
-    if lowest is None and highest is None:
+    if above_zero and low <= 0 < high:
+        low = 0.0
+    try:
+        op = limits(low, high)
+    except ValueError as error:
+        raise Refused(str(error), "leave the node out") from error
+    if op is None:
         return view
-    if not low <= 0 <= high:
+    if op.real(np.zeros(1), None).any():
         check_not_padded(view)
-    return build.same(step, Limits(lowest=lowest, highest=highest), view)
+    return build.same(step, op, view)
 
 
 def _limit(value, none: float) -> float:
@@ -119,8 +118,8 @@ def _limit(value, none: float) -> float:
     if len(numbers) != 1 or np.isnan(numbers[0]):
         raise Refused("its limits differ from element to element, or are not a number",
                       "use one limit for all elements")
-    # Exporters write the largest float32 of that sign where there is no limit; binary16 has no number beyond its own.
-    return none if numbers[0] * np.sign(none) > LARGEST else float(numbers[0])
+    # Exporters write the largest float32 of that sign where there is no limit.
+    return none if numbers[0] * np.sign(none) >= np.finfo(np.float32).max else float(numbers[0])
 
 
 def _curve(step: FileNode, build: Builder, op: Pointwise) -> View:
