@@ -17,8 +17,8 @@ torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group 
 from concord.frontends.onnx.read import read
 from concord.train.network.quantized_network import behind_quantizers
 from concord.train.overflow.options import OverflowOptions
-from concord.train.overflow.predictor import kind
-from concord.train.overflow.record import NetworkKind
+from concord.train.overflow.predictor import Predictor, kind
+from concord.train.overflow.record import STEPS, NetworkKind
 from concord.train.runs.imported import train_imported
 from onnx import TensorProto, helper, numpy_helper
 
@@ -137,3 +137,14 @@ def test_the_graphs_own_weights_stay_and_its_kind_has_defaults(tmp_path):
                     assert weight.grad.any()
         assert trained == [[True, True], [False, False]]
     assert kind(behind_quantizers(network, x, Choices())) is NetworkKind.GCN
+
+
+def test_graph_convolutions_in_coarse_steps_are_trained_more_slowly(tmp_path):
+    write(tmp_path / "g.onnx", graph_first=True)
+    x = torch.rand(20, NODES * FEATURES).half().float()
+    made = Predictor(behind_quantizers(read(tmp_path / "g.onnx").network, x, Choices()), x, Widths(sum_bits=40),
+                     STEPS[NetworkKind.GCN])
+    for grown, rate in (1.0, 0.01), (2.9, 0.01), (3.1, 0.001):
+        for found in made.factors.values():
+            found.parameters[:] = grown
+        assert made.rate(0.01) == rate

@@ -17,7 +17,6 @@ from concord.train.overflow.kind import kind_of
 from concord.train.overflow.options import OverflowOptions
 from concord.train.overflow.products import RangedProduct, products_of
 from concord.train.overflow.record import (
-    COARSE,
     SLOWER,
     Adjusted,
     NetworkKind,
@@ -130,11 +129,12 @@ class Predictor:
 
     def rate(self, rate: float) -> float:
         """A learning rate, reduced if the quantisation steps of convolutions, of images or graphs, became coarse."""
-        if kind(self.network) not in (NetworkKind.CNN, NetworkKind.GCN):
+        if (found := kind(self.network)) not in SLOWER:
             return rate
+        coarse, slower = SLOWER[found]
         grown = np.concatenate([self.factors[product.name].parameters
                                 for products in self.products.values() for product in products if not product.ones])
-        return rate * SLOWER if np.log(grown).mean() > log(COARSE) else rate
+        return rate * slower if np.log(grown).mean() > log(coarse) else rate
 
     def count(self, name: str, inputs: Tensor | None = None, lengths: Tensor | None = None) -> Count:
         """Count the events of one product, on the calibration set or on other inputs."""

@@ -153,6 +153,6 @@ STEPS = {
     NetworkKind.LSTM: RangeSteps(inputs=0.75, step=0.1, shrink=0.8),
     NetworkKind.GRU: RangeSteps(inputs=0.75, step=0.1, shrink=0.8),
 }
-#: If the quantisation steps of convolutions have grown more than COARSE times, in the geometric mean, the learning rate
-#: is multiplied by SLOWER, since the real weights then move further in one training step.
-COARSE, SLOWER = 10.0, 0.3
+#: Where the quantisation steps of such a network have grown more than this, in the geometric mean, the learning rate is
+#: multiplied by the second number, since the weights then move by more steps in one step of training.
+SLOWER = {NetworkKind.CNN: (10.0, 0.3), NetworkKind.GCN: (3.0, 0.1)}
