@@ -3,7 +3,7 @@
 from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
-from concord.hw.lib.payloads import OPERANDS, address_bits, controls, turn, word
+from concord.hw.lib.payloads import OPERANDS, VECTOR_READ, address_bits, controls, turn, word
 from concord.hw.lib.pipeline import delay
 from concord.hw.mfu.multifunction import MultiFunctionUnit
 from concord.hw.schedule.writeback import results
@@ -20,7 +20,7 @@ class MfuPipeline(wiring.Component):
         turn, held: In. Position of the word in its iteration, and operands whose first element all lanes take, at `go`;
             on machines with `more_functions`.
         word: In. That word, one cycle after `go`.
-        reads: Out. Addresses for the operand ports. operands: In. Words of the operands, one cycle later.
+        reads: Out. Addresses for the operand ports. operands: In. Words of the operands, `VECTOR_READ` cycles later.
         o: Out. Results, `latency` cycles after `go`. valid: Out(1). `o` holds a word.
 
     Timing:
@@ -48,7 +48,7 @@ class MfuPipeline(wiring.Component):
 
         for k, cycles in enumerate(self.due):
             m.d.comb += self.reads[k].eq(delay(m, self.addresses[k], cycles))
-        operands = [delay(m, operand, 1) for operand in self._spread(m)]
+        operands = self._spread(m)
         value = delay(m, self.word, 1)
         m.d.comb += [first.addend.eq(operands[0]), second.addend.eq(operands[1]),
                      first.factor.eq(operands[2]), second.factor.eq(operands[3]),
@@ -71,7 +71,7 @@ class MfuPipeline(wiring.Component):
             return list(self.operands)
         spread = []
         for k, (operand, cycles) in enumerate(zip(self.operands, self.due, strict=True)):
-            held = delay(m, self.held[k], cycles + 1)
+            held = delay(m, self.held[k], cycles + VECTOR_READ)
             lanes = Signal(operand.shape(), name=f"operand{k}")
             m.d.comb += lanes.eq(Mux(held, operand[0].replicate(self.config.mfu_lanes), operand.as_value()))
             spread.append(lanes)

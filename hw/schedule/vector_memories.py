@@ -22,14 +22,15 @@ class VectorMemories(wiring.Component):
 
     Members:
         fetch, issue, copy, gather, host: In(`vector_reads`). Reads at the source ports.
-        addresses: In. Addresses of operands. operands: Out. Words of operands, one cycle later.
+        addresses: In. Addresses of operands. operands: Out. Words of operands, `VECTOR_READ` cycles later.
         mfu: In. Writes of the multi-function units, always taken.
         copies: In. Writes of the copy pipeline. free: Out. Memories that take a copy now.
         load: In(stream). Words from the host, while no program runs.
 
     Timing:
-        Words come VECTOR_READ cycles after their grant, and operands one cycle after their address. A word can be read
-        in the cycle after its write. Reset does not change the memories.
+        Words come `VECTOR_READ` cycles after their grant, and operands as long after their address, since a block RAM
+        is slow and its words are registered. A word can be read in the cycle after its write. Reset does not change
+        the memories.
     """
 
     def __init__(self, config: Config):
@@ -51,7 +52,8 @@ class VectorMemories(wiring.Component):
         self._source_ports(m, reads)
         for k, v in enumerate(OPERANDS):
             operand = memories[v].read_port()
-            m.d.comb += [operand.addr.eq(self.addresses[k]), self.operands[k].eq(operand.data)]
+            later = delay(m, operand.data, VECTOR_READ - 1)
+            m.d.comb += [operand.addr.eq(self.addresses[k]), self.operands[k].eq(later)]
         m.d.comb += self.load.ready.eq(1)
         for v, words in enumerate(memories):
             self._write_port(m, v, words.write_port())
@@ -61,7 +63,7 @@ class VectorMemories(wiring.Component):
         """Give the source port of each memory to the first reader that requests it."""
         ports = [getattr(self, reader) for reader in self.readers]
         wants = [port.request for port in ports]
-        words = [delay(m, Value.cast(read.data), VECTOR_READ - 1) for read in reads]  # a block RAM is slow
+        words = [delay(m, Value.cast(read.data), VECTOR_READ - 1) for read in reads]
         for k, (port, want) in enumerate(zip(ports, wants, strict=True)):
             taken = Cat(other.valid & (other.memory == want.memory) for other in wants[:k]).any()
             m.d.comb += port.grant.eq(~taken)

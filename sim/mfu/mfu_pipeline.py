@@ -1,9 +1,11 @@
 """Testbench of hw.mfu.mfu_pipeline against sim.reference.multifunction: two units with their operands."""
 
+from collections import deque
+
 import cocotb
 import numpy as np
 from amaranth.lib import data
-from concord.hw.lib.payloads import OPERANDS, address_bits, controls, turn, word
+from concord.hw.lib.payloads import OPERANDS, VECTOR_READ, address_bits, controls, turn, word
 from concord.hw.schedule.writeback import results
 from concord.sim.drivers.bench import CONFIG, assert_equal, pack, unpack
 from concord.sim.drivers.stream import clock, start
@@ -30,8 +32,8 @@ def numbers(rng, count):
 
 
 async def stream(dut, inputs: dict[str, list[int]], memories: list[np.ndarray]) -> list[tuple[int, int]]:
-    """Return `valid` and `o` of every cycle; `operands` carries the words that `reads` addressed a cycle before."""
-    shown = []
+    """Return `valid` and `o` of every cycle; `operands` carries what `reads` addressed VECTOR_READ before."""
+    shown, coming = [], deque([0] * (VECTOR_READ - 1))
     for cycle in range(len(inputs["go"]) + LATENCY):
         for name, payloads in inputs.items():
             getattr(dut, name).value = int(payloads[cycle]) if cycle < len(payloads) else 0
@@ -39,7 +41,8 @@ async def stream(dut, inputs: dict[str, list[int]], memories: list[np.ndarray]) 
         shown.append((int(dut.valid.value), int(dut.o.value)))
         reads = unpack(ADDRESSES, [int(dut.reads.value)])[0]
         found = [memory[min(address, len(memory) - 1)] for memory, address in zip(memories, reads, strict=True)]
-        dut.operands.value = pack(READ, np.array([found]))[0]
+        coming.append(pack(READ, np.array([found]))[0])
+        dut.operands.value = coming.popleft()
     return shown
 
 

@@ -73,7 +73,7 @@ class Bench:
         dut.addresses.value = ADDRESSES.join({k: address for k, (_, address) in self.operands.items()})
 
     def expected(self, addresses: dict[int, tuple[int, int]]) -> dict[int, int]:
-        """The words that must come in the next cycle."""
+        """The words that must come `VECTOR_READ` cycles later."""
         return {k: self.contents[v][address] for k, (v, address) in addresses.items()
                 if address in self.contents[v] and (v, address) not in self.written}
 
@@ -81,7 +81,7 @@ class Bench:
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def everything_at_once(dut):
     """All readers, four operands, three writers: a read finds the last word written, the first reader has priority."""
-    bench, coming, found = Bench(dut), deque([{}] * VECTOR_READ), {}
+    bench, coming, found = Bench(dut), deque([{}] * VECTOR_READ), deque([{}] * VECTOR_READ)
     for name in ("mfu", "copies", "addresses", "load__valid", *(f"{name}__request" for name in READERS)):
         getattr(dut, name).value = 0
     await start(dut)
@@ -90,16 +90,16 @@ async def everything_at_once(dut):
         await clock(dut)
         got = {k: int(getattr(dut, f"{name}__data").value) for k, name in enumerate(READERS)}
         got_operands = FOUND.of(int(dut.operands.value))
-        words = coming.popleft()
+        words, operands = coming.popleft(), found.popleft()
         assert_equal("words", got, words)
-        assert_equal("operands", got_operands, found)
-        bench.checked += len(words) + len(found)
+        assert_equal("operands", got_operands, operands)
+        bench.checked += len(words) + len(operands)
         assert [int(getattr(dut, f"{name}__grant").value) for name in READERS] == [
             bench.grants >> k & 1 for k in range(len(READERS))]
         assert int(dut.free.value) == bench.free
         assert dut.load__ready.value
         coming.append(bench.expected(bench.reads))
-        found = bench.expected(bench.operands)
+        found.append(bench.expected(bench.operands))
         for (memory, address), value in bench.written.items():
             bench.contents[memory][address] = value
     assert bench.checked > 10000
