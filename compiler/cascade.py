@@ -106,8 +106,9 @@ class PartCompiler:
         if key not in self._done:
             leaving = cuts.crossing(self.model, names[k]) if behind else ()
             neighbours = Neighbours(
-                before=before is not None, steps=cuts.every_step(models[k], behind), images=self._images,
-                sends=leaving if len(leaving) > 1 else (), whole=self._images and behind is not None,
+                before=before is not None, behind=behind is not None, steps=cuts.every_step(models[k], behind),
+                images=self._images, sends=leaving if len(leaving) > 1 else (),
+                whole=self._images and behind is not None,
                 shape=self.shape(before) if before and self._images else None)
             self._done[key] = _compiled(self._received(models[k], sent), self.configs[k], neighbours)
         found = self._done[key]

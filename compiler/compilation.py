@@ -26,7 +26,7 @@ from concord.compiler.plan.streams import PassStream, brings, feeder, set_lifeti
 from concord.compiler.plan.waves import waves_of
 from concord.compiler.support import kind_of
 from concord.firmware.firmware import Entries, ReadDirection
-from concord.firmware.layout import Layout
+from concord.firmware.layout import Layout, runs_of
 from concord.net.model import Model
 from concord.spec.isa.instructions import Instruction, Op, Reg
 from concord.spec.isa.memories import Mem
@@ -142,9 +142,11 @@ class Compilation:
         if not network.sender and (network.before or not self.demands.whole_vectors):
             values = [node.value for node in network.entering][:1 if network.steps else None]
             found["input_words"] = sum(value.pixels * config.words_of(value.lanes) for value in values)
-        if len(network.results) == 1 and not network.results[0].value.in_words:
-            channels, rows, columns = network.results[0].value.shape
-            found["output_layout"] = Layout(channels=channels, rows=rows, columns=columns, align=config.mfu_lanes)
+        result, *others = (node.value for node in network.results)
+        if not others and not (result.in_words and result.adjacent):
+            channels, rows, columns = result.shape
+            found["output_layout"] = Layout(channels=channels, rows=rows, columns=columns, align=config.mfu_lanes,
+                                            places=runs_of(result.places))
         return found
 
     def _emit_border(self, one: CodeMap, made: LayerPass, runs: Sequence[borders.BorderRun]):

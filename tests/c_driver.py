@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from concord.firmware.firmware import Firmware
+from concord.firmware.layout import Layout
 from concord.handover.package import handover
 from concord.lib.files import write_all
 from concord.spec.host.registers import Register
@@ -29,10 +30,18 @@ class Port(ctypes.Structure):
 
 
 class CLayout(ctypes.Structure):
-    """`struct nnp_layout`, in the order of the fields of `firmware.layout.Layout`."""
+    """`struct nnp_layout`."""
 
     _fields_ = [*((name, c_uint32) for name in ("channels", "rows", "columns", "align")),
-                *((name, c_uint32 * 2) for name in ("window", "stride", "dilation")), ("padding", c_uint32 * 4)]
+                *((name, c_uint32 * 2) for name in ("window", "stride", "dilation")), ("padding", c_uint32 * 4),
+                ("lanes", c_uint32), ("runs", c_uint32), ("places", POINTER(c_uint32 * 3))]
+
+    @classmethod
+    def of(cls, layout: Layout) -> "CLayout":
+        """The structure of a layout."""
+        runs = len(layout.places)
+        return cls(**layout.record() | {"lanes": layout.lanes, "runs": runs, "places": (c_uint32 * 3 * runs)(
+            *layout.places)})
 
 
 class Network(ctypes.Structure):

@@ -13,6 +13,8 @@ from concord.datasets.samples import UNLABELLED, Samples, Task
 from concord.lib.files import write_all
 from concord.lib.several import Results, apart, columns
 
+SHOWN = 32  #: Most outputs of a sample in a line.
+
 
 def real(outputs: np.ndarray) -> np.ndarray:
     """float64 numbers of binary16 patterns uint16[...]; real numbers as they are."""
@@ -81,8 +83,8 @@ def _steps(outputs: np.ndarray, classes: Sequence[str], samples: Samples) -> int
 
 
 def values(outputs: np.ndarray) -> str:
-    """The outputs of a sample as text."""
-    return " ".join(f"{value:.4g}" for value in real(outputs))
+    """The outputs of a sample as text: the first ones, and how many more there are."""
+    return _listed(real(outputs)) + ", which -o writes" * (len(outputs) > SHOWN)
 
 
 def summary(results: np.ndarray, samples: Samples, task: Task = Task.CLASSIFICATION) -> str:
@@ -145,5 +147,6 @@ def _class(classes: Sequence[str], index: int) -> str:
     return classes[index] if index < len(classes) else f"class {index}"
 
 
-def _listed(label: np.ndarray) -> str:
-    return " ".join(f"{value:.4g}" for value in label)
+def _listed(numbers: np.ndarray) -> str:
+    more = f" and {len(numbers) - SHOWN:,} more" if len(numbers) > SHOWN else ""
+    return " ".join(f"{value:.4g}" for value in numbers[:SHOWN]) + more

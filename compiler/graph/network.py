@@ -12,7 +12,7 @@ from concord.compiler.lib.limits import Reason
 from concord.compiler.lib.neighbours import ALONE, Neighbours, Received
 from concord.golden.lib import float16
 from concord.golden.mfu.multifunction import activate
-from concord.net.layers.joins import Add
+from concord.net.layers.joins import Add, Concat
 from concord.net.layers.layer import Layer
 from concord.net.wired import INPUT, Wired
 from concord.spec.isa.memories import Mem
@@ -56,8 +56,9 @@ class PlannedNetwork(Wired[PlannedNode]):
             self._build(wiring)
         self.results = [self.node(name) for name in wiring.results]
         for node in self.results:
-            if not np.array_equal(node.value.places, np.arange(node.value.shape[0])):
-                self.problem(node.layer, _order(node.value, self.config.native_dim))
+            if (neighbours.behind or self.softmax) and not node.value.adjacent:
+                self.problem(node.layer, _order(node.value, self.config.native_dim) + (
+                    ": cut elsewhere" if neighbours.behind else ": put a dense layer behind it"))
         if self.softmax and self.last.value.pixels > 1:
             self.problem(self.softmax, f"the machine sends the {self.last.value.pixels} pixels of its input one by "
                                        "one: put a dense layer in front")
@@ -96,6 +97,10 @@ class PlannedNetwork(Wired[PlannedNode]):
             nodes.append(self._node(layer, sources))
             values[layer.name] = nodes[-1].value
         self.nodes = tuple(nodes)
+        for node in self.nodes:
+            for source in node.sources:
+                if source.in_words and not source.adjacent and not isinstance(node.layer, Concat):
+                    self._ragged(self.maker(source).layer, node.layer)
 
     def _value(self, name: str, shape: tuple[int, int, int]) -> Value:
         """A tensor whose channels follow each other."""
@@ -177,6 +182,15 @@ class PlannedNetwork(Wired[PlannedNode]):
             self.problem(layer, sentence)
         return PlannedNode(layer=layer, kind=kind, sources=sources, value=value)
 
+    def _ragged(self, joined: Concat, reader: Layer):
+        """Note why a layer cannot read a vector of parts that do not fill words. The host can take it."""
+        lanes = self.config.mfu_lanes
+        for size in joined.sizes[:-1]:
+            if size % lanes:
+                self.problem(joined, f"its part of {size} elements is no whole number of words of {lanes}, so that "
+                                    f"{reader.name!r} would read gaps: give that part a multiple of {lanes} elements, "
+                                    "or put it last")
+
     def new(self, layer: Layer) -> Value:
         """The tensor of a layer whose channels follow each other, unless a sum needs them in other lanes."""
         value = self._value(layer.name, getattr(layer, "made", (layer.outputs, 1, 1)))
@@ -192,12 +206,10 @@ class PlannedNetwork(Wired[PlannedNode]):
 
 
 def _order(value: Value, native_dim: int) -> str:
-    """Why the host cannot take a result, whose elements do not follow each other."""
+    """Why neither another machine nor the softmax unit takes a result whose elements do not follow each other."""
     if value.lanes > value.shape[0]:
-        return (f"its parts are no multiples of {native_dim} channels, and the host receives an image without gaps: "
-                "put a layer after it")
-    return ("it has the elements of an image beside others, which the machine sends pixel by pixel: let the network "
-            "give the image alone, or put a layer after it")
+        return f"its parts are no multiples of {native_dim} channels, so that there are gaps between them"
+    return "it has the elements of an image beside others, which the machine sends pixel by pixel"
 
 
 def title(shape: tuple[int, int, int]) -> str:

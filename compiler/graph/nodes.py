@@ -50,6 +50,11 @@ class Value:
         return self.read is not Mem.VECTOR_RF
 
     @property
+    def adjacent(self) -> bool:
+        """Whether the channels of a pixel follow each other."""
+        return np.array_equal(self.places, adjacent(self.shape[0]))
+
+    @property
     def elements(self) -> int:
         """Number of elements of the tensor."""
         return prod(self.shape)

@@ -14,7 +14,6 @@ from concord.compiler.emit.storage import CodeMap, CodesView, NumbersView
 from concord.compiler.graph.network import PlannedNetwork, title
 from concord.compiler.graph.nodes import CompiledKind, PlannedNode, TensorCodes, Value
 from concord.compiler.lib import limits
-from concord.compiler.lib.limits import Reason
 from concord.compiler.plan.demands import Demands, Reading
 from concord.compiler.plan.planner import Planner
 from concord.net.arithmetic.native_vectors import flattened, joined
@@ -110,12 +109,7 @@ class ConcatenationKind(CompiledKind):
     """The parts of a tensor one after the other: images along channels, or flattened images, or vectors in words."""
 
     def limits(self, layer, config, *, images):
-        lanes = config.mfu_lanes
-        ragged = [
-            Reason(sentence=f"its part of {size} elements is no whole number of words of {lanes}, so the next part "
-                            f"would begin inside a word: give that part a multiple of {lanes} elements, or put it last")
-            for size in layer.sizes[:-1] if size % lanes]
-        return [] if images else ragged + limits.vector_rows(max(layer.sizes))
+        return [] if images else limits.vector_rows(max(layer.sizes))
 
     def made(self, network: PlannedNetwork, layer, sources):
         config, first = network.config, sources[0]

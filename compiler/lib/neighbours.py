@@ -16,6 +16,7 @@ class Neighbours:
 
     Attributes:
         before: Whether another machine sends the input; otherwise the host does.
+        behind: Whether another machine takes the result; otherwise the host does.
         steps:  Whether the next machine takes the result of every time step.
         sends:  Names of the layers whose results it takes, if there are several; `Compiled.sent` has their order.
         whole:  Whether the next machine takes an image in messages of many pixels, which wait in a vector memory.
@@ -24,6 +25,7 @@ class Neighbours:
     """
 
     before: bool = False
+    behind: bool = False
     steps: bool = False
     sends: tuple[str, ...] = ()
     whole: bool = False

@@ -13,16 +13,27 @@ static uint32_t positions(const struct nnp_layout *layout, int axis) {
 
 /* Elements of one position, with the zeros after them. */
 static uint32_t position_elements(const struct nnp_layout *layout) {
-    uint32_t used = layout->window[0] * layout->window[1] * layout->channels;
-    return (used + layout->align - 1) / layout->align * layout->align;
+    return (layout->lanes + layout->align - 1) / layout->align * layout->align;
+}
+
+/* Where an element of a position lies among those whose channels follow each other; `lanes` for a zero. */
+static uint32_t packed(const struct nnp_layout *layout, uint32_t inside) {
+    uint32_t channel = 0;
+    if (!layout->runs || inside >= layout->lanes) return inside;
+    for (uint32_t k = 0; k < layout->runs; k++) {
+        const uint32_t *run = layout->places[k], from = inside - run[0];
+        if (inside >= run[0] && from % run[1] == 0 && from / run[1] < run[2]) return channel + from / run[1];
+        channel += run[2];
+    }
+    return layout->lanes;
 }
 
 /* Index in the sample of element `at` on the wire; -1 for a zero. */
 static int64_t element(const struct nnp_layout *layout, uint32_t at) {
     uint32_t each = position_elements(layout), across = positions(layout, 1);
-    uint32_t position = at / each, inside = at % each;
+    uint32_t position = at / each, inside = packed(layout, at % each);
+    if (inside >= layout->lanes) return -1;
     uint32_t pixel = inside / layout->channels, channel = inside % layout->channels;
-    if (pixel >= layout->window[0] * layout->window[1]) return -1;
     int64_t row = (int64_t)(position / across) * layout->stride[0] + pixel / layout->window[1] * layout->dilation[0];
     int64_t column = (int64_t)(position % across) * layout->stride[1] + pixel % layout->window[1] * layout->dilation[1];
     row -= layout->padding[0];

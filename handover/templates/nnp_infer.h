@@ -16,6 +16,9 @@ struct nnp_layout {
     uint32_t align;
     uint32_t window[2], stride[2], dilation[2]; /* down and across */
     uint32_t padding[4];                        /* rows and columns of zeros above, below, left and right */
+    uint32_t lanes;                             /* elements of a position, without the zeros behind them */
+    uint32_t runs;                              /* of channels, where these do not follow each other; otherwise 0 */
+    const uint32_t (*places)[3];                /* of each run: place of its first channel, distance, number */
 };
 
 /* A compiled network. network.c defines one. */

@@ -43,15 +43,49 @@ def test_sums_behind_functions_of_several_operations(tmp_path, kind, opset):
     assert np.abs(golden - real).max() < np.abs(real).max() / 20
 
 
-def test_an_image_beside_a_vector_is_refused(tmp_path):
+def heads(*ends: str) -> OnnxGraph:
+    """A network with several outputs, named by `ends`: an image, a smaller image, a vector."""
+    graph, made = OnnxGraph((1, 3, 8, 8)), []
+    image = graph.add("Relu", first=graph.add("Conv", graph.weight(9, 3, 3, 3), pads=[1] * 4))
+    small = graph.add("Relu", first=graph.add("Conv", graph.weight(5, 9, 3, 3), strides=[2, 2]))
+    for end in ends:
+        match end:
+            case "image":
+                made.append(graph.add("Conv", graph.weight(6, 9, 1, 1), first=image))
+            case "small":
+                made.append(graph.add("Conv", graph.weight(6, 5, 1, 1), first=small))
+            case _:
+                graph.add("Flatten", first=graph.add("GlobalAveragePool", first=small))
+                made.append(graph.add("Gemm", graph.weight(5, 3)))
+    graph.ends = made
+    return graph
+
+
+@pytest.mark.parametrize("ends", [("image", "small"), ("image", "vector"), ("vector", "small", "image")], ids="-".join)
+def test_images_beside_other_outputs(tmp_path, ends):
     """The machine sends an image pixel by pixel, and the vector of all outputs has it channel by channel."""
-    graph = OnnxGraph((1, 3, 4, 4))
-    image = graph.add("Relu", first=graph.add("Conv", graph.weight(16, 3, 3, 3), pads=[1] * 4))
-    vector = graph.add("Gemm", graph.weight(16, 3), first=graph.add("Flatten", first=graph.add("GlobalAveragePool")))
-    samples = graph.random.normal(size=(16, 3, 4, 4)).astype(np.float32)
-    _, model = models(tmp_path, graph.model(17, image, vector), samples)
-    with pytest.raises(ValueError, match="it has the elements of an image beside others"):
-        concord.compile(model, preset="vision")
+    graph = heads(*ends)
+    samples = graph.random.normal(size=(16, 3, 8, 8)).astype(np.float32)
+    network = concord.load(written(tmp_path, graph.model(17, *graph.ends)))
+    model = concord.quantize(network, (samples, concord.run(network, samples).numbers), preset="vision")
+    golden = concord.run(concord.compile(model, preset="vision"), samples[:4]).numbers
+    assert np.array_equal(golden, concord.run(model, samples[:4]).numbers)
+    real = concord.run(network, samples[:4]).numbers
+    assert np.abs(golden - real).max() < np.abs(real).max() / 20
+
+
+@pytest.mark.parametrize("machine", ["speech", "tiny"])
+def test_outputs_that_fill_no_words(tmp_path, machine):
+    graph = OnnxGraph((1, 12))
+    hidden = graph.add("Relu", first=graph.add("Gemm", graph.weight(12, 20)))
+    ends = [graph.add("Gemm", graph.weight(20, size), first=hidden) for size in (10, 3, 5)]
+    samples = graph.random.normal(size=(16, 12)).astype(np.float32)
+    network = concord.load(written(tmp_path, graph.model(17, *ends)))
+    model = concord.quantize(network, (samples, concord.run(network, samples).numbers), preset=machine)
+    golden = concord.run(concord.compile(model, preset=machine), samples[:4]).numbers
+    assert np.array_equal(golden, concord.run(model, samples[:4]).numbers)
+    real = concord.run(network, samples[:4]).numbers
+    assert np.abs(golden - real).max() < np.abs(real).max() / 20
 
 
 @pytest.mark.parametrize(("first", "second"), [(True, True), (False, True), (True, False)])

@@ -161,13 +161,15 @@ def test_recurrent_layers_side_by_side(name, blocks):
     maker.agree([a, c, b, Add(name="sum", inputs=size)], {"b": (INPUT,), "sum": ("a", "b")}, 2, 4, 5)
 
 
-def test_parts_that_begin_inside_a_word_are_refused():
+def test_layers_that_would_read_parts_that_fill_no_words():
+    """The host can take them, a layer cannot."""
     maker = Maker("tiny", block=True)
     layers = [maker.dense("a", 7, 3), maker.dense("b", 7, 4), Concat(name="joined", sizes=(3, 4))]
-    model = networks.model(layers, sources={"b": (INPUT,), "joined": ("a", "b")})
-    assert ("layer 'joined' (concatenation): its part of 3 elements is no whole number of words of 2, so the next part "
-            "would begin inside a word: give that part a multiple of 2 elements, or put it last"
-            ) in refused(model, maker.config)
+    sources = {"b": (INPUT,), "joined": ("a", "b")}
+    maker.agree(layers, sources, 3, 7)
+    model = networks.model([*layers, maker.dense("c", 7, 3)], sources=sources)
+    assert ("layer 'joined' (concatenation): its part of 3 elements is no whole number of words of 2, so that 'c' "
+            "would read gaps: give that part a multiple of 2 elements, or put it last") in refused(model, maker.config)
 
 
 def test_blocks_that_begin_inside_a_native_vector_are_refused():

@@ -8,6 +8,7 @@ from concord.campaigns.makers import networks
 from concord.campaigns.makers.image_networks import ImageNetworkMaker
 from concord.compiler.network import compile_network
 from concord.net.layers.convolution import Along
+from concord.net.layers.joins import Softmax
 from concord.net.layers.layer import Unknown
 from concord.net.model import INPUT, Model
 from concord.spec.machine.config import Config, preset
@@ -96,10 +97,13 @@ def test_pixels_of_a_flattened_part_with_scales_of_their_own():
             "factors") in refused(made.model())
 
 
-def test_a_ragged_result():
+def test_a_ragged_result_for_a_softmax_unit():
     made = images()
-    made.concat(made.conv(INPUT, 5), made.conv(INPUT, 7))
-    assert "its parts are no multiples of 16 channels" in refused(made.model())
+    made.concat(made.dense(INPUT, 5), made.dense(INPUT, 7))
+    made.layers.append(Softmax(name="last", inputs=12))
+    made.sources["last"] = (made.layers[-2].name,)
+    message = refused(made.model(), replace(VISION, softmax_words=8))
+    assert "its parts are no multiples of 16 channels, so that there are gaps between them: put a dense" in message
 
 
 @pytest.mark.parametrize(("attribute", "size", "sentence"), [

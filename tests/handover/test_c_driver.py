@@ -2,14 +2,13 @@
 
 import ctypes
 from ctypes import POINTER, byref, c_size_t, c_uint8, c_uint16, pointer
-from dataclasses import asdict
 
 import numpy as np
 import pytest
 from concord.campaigns.makers import networks
 from concord.campaigns.makers.image_networks import ImageNetworkMaker, geometry
 from concord.compiler.network import compile_network
-from concord.firmware.layout import Layout
+from concord.firmware.layout import Layout, runs_of
 from concord.golden.host.messages import input_message, program_message
 from concord.handover.memory_images import MemoryFile, assembled
 from concord.net import network
@@ -28,13 +27,21 @@ TINY = preset("tiny")
 
 
 def models(rng):
-    """Networks of every form of input and output: vectors, sequences from both ends or of fixed steps, images."""
+    """Networks of every form of input and output: vectors, sequences from both ends or of fixed steps, images.
+
+    The last one has two images and a vector as its outputs.
+    """
     yield networks.mlp(rng, TINY, [13, 9, 5], block=True)
     yield networks.both_directions(rng, TINY, block=False, cell=CELLS["gru"])
     images = ImageNetworkMaker(rng, TINY, (2, 4, 3), block=False)
     images.conv(images.conv(INPUT, 3, (2, 2), padding=(1, 0, 0, 1)), 3, (2, 2), stride=(2, 1), padding=(0, 1, 1, 0))
     yield images.model()
     yield small(np.random.default_rng(0), TINY, block=False)
+    heads = ImageNetworkMaker(rng, TINY, (2, 4, 3), block=False)
+    first = heads.conv(INPUT, 3, (2, 2))
+    second = heads.conv(first, 5, (2, 2), stride=(2, 1))
+    heads.concat(first, second, heads.dense(second, 3))
+    yield heads.model()
 
 
 def samples_of(rng, firmware):
@@ -46,7 +53,7 @@ def samples_of(rng, firmware):
     return list(networks.inputs(rng, 3, firmware.inputs))
 
 
-@pytest.mark.parametrize("number", range(4), ids=["vectors", "both directions", "images", "fixed steps"])
+@pytest.mark.parametrize("number", range(5), ids=["vectors", "both directions", "images", "fixed steps", "heads"])
 def test_results_are_goldens(number, tmp_path):
     rng = np.random.default_rng(number)
     model = list(models(rng))[number]
@@ -186,16 +193,18 @@ def test_numbers_out_of_range(driver, arguments, result):
 
 
 def test_layouts_are_goldens(driver):
-    """Random windows, strides, paddings and dilations of random images."""
+    """Random windows, strides, paddings and dilations of random images, and channels at random places."""
     rng = np.random.default_rng(9)
-    for _ in range(200):
+    for number in range(240):
         channels, rows, columns = (int(n) for n in rng.integers(1, 6, 3))
         window, more = geometry(rng, (channels, rows, columns))
+        if number >= 200:
+            window, more = (1, 1), {"places": runs_of(rng.permutation(2 * channels)[:channels])}
         layout = Layout(channels=channels, rows=rows, columns=columns, window=window, **more,
                         align=TINY.mfu_lanes * int(rng.integers(1, 5)))
         sample = rng.integers(1, 1 << 16, layout.size).astype(np.uint16)
         wanted = input_message(TINY, layout.laid(sample).reshape(-1, TINY.mfu_lanes))
-        given = CLayout(**asdict(layout))
+        given = CLayout.of(layout)
         made = Network(b"", layout.size, 1, 0, 0, -1, 0, 1, (c_uint8 * 1)(0), pointer(given), None)
         got, size = (c_uint8 * len(wanted))(), c_size_t()
         assert driver.c.nnp_input(byref(made), sample.ctypes.data_as(POINTER(c_uint16)), 1, got, c_size_t(len(got)),

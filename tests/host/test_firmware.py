@@ -10,7 +10,7 @@ from concord.campaigns.makers import networks
 from concord.compiler.network import compile_network
 from concord.firmware.firmware import Entries, Firmware
 from concord.firmware.firmware_file import KIND, load_firmware, save_firmware
-from concord.firmware.layout import Layout
+from concord.firmware.layout import Layout, runs_of
 from concord.golden.host.messages import entries_of
 from concord.golden.mvm.elements import unpack_tiles
 from concord.spec.host.messages import Message, MessageKind, pack, unpack
@@ -274,6 +274,33 @@ def test_layouts_against_loops():
             assert (layout.taken(sent) == image.reshape(1, -1)).all()
 
 
+def test_layouts_of_channels_that_do_not_follow_each_other():
+    rng = np.random.default_rng(4)
+    for _ in range(60):
+        channels, rows, columns = (int(number) for number in rng.integers(1, 9, 3))
+        lanes = int(rng.integers(channels, 3 * channels + 1))
+        places = rng.permutation(lanes)[:channels]
+        layout = Layout(channels=channels, rows=rows, columns=columns, align=int(rng.choice((2, 8))),
+                        places=runs_of(places))
+        assert sum(number for *_, number in layout.places) in (0, channels)
+        assert Layout.from_record(json.loads(json.dumps(layout.record()))) == layout
+        image = rng.integers(1, 1 << 16, (channels, rows * columns)).astype(np.uint16)
+        sent = layout.laid(image.reshape(1, -1))
+        assert (layout.taken(sent) == image.reshape(1, -1)).all()
+        pixels = sent.reshape(rows * columns, -1)
+        assert pixels.shape[1] % layout.align == 0
+        assert (pixels[:, places] == image.T).all()
+        assert (np.delete(pixels, places, axis=1) == 0).all()
+
+
+def test_runs_of_places():
+    assert runs_of(np.arange(7)) == ()
+    assert runs_of(np.array([0, 1, 2, 8, 9, 16])) == ((0, 1, 3), (8, 1, 2), (16, 1, 1))
+    flattened = (4 * np.arange(3) + np.arange(2)[:, None]).reshape(-1)
+    assert runs_of(flattened) == ((0, 4, 3), (1, 4, 3))
+    assert runs_of(np.array([3, 2])) == ((3, 1, 1), (2, 1, 1))
+
+
 def test_images_are_sent_and_received_in_their_layout(firmware, path):
     layout = Layout(channels=3, rows=1, columns=1, align=8)
     result = Layout(channels=2, rows=2, columns=1, align=2)
@@ -294,6 +321,11 @@ def test_images_are_sent_and_received_in_their_layout(firmware, path):
     ({"padding": (0, 0)}, "padding is (0, 0), whole numbers from 0 on are needed, 4 of them"),
     ({"window": 3}, "window is 3, whole numbers from 1 on are needed, 2 of them"),
     ({"rows": (8,)}, "rows is (8,), whole numbers from 1 on are needed"),
+    ({"places": ((0, 1),)}, "(0, 1) in places is no run of channels"),
+    ({"places": ((0, 0, 3),)}, "(0, 0, 3) in places is no run of channels"),
+    ({"places": ((0, 1, 2),)}, "places are those of the 3 channels of single pixels"),
+    ({"places": ((0, 1, 2), (1, 1, 1))}, "places has one place for two channels"),
+    ({"places": ((0, 1 << 30, 3),)}, "places has one beyond the 16,777,216"),
     ({"window": (2, 1)}, "a window of 2 x 1 pixels does not fit into an image of 1 x 1"),
 ])
 def test_layouts_that_do_not_fit(firmware, changes, sentence):
