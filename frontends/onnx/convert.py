@@ -28,6 +28,7 @@ from concord.frontends.onnx.nodes.layout import BEHIND, HOST, at_host
 from concord.frontends.onnx.nodes.reduction import inside
 from concord.frontends.onnx.nodes.registry import HANDLERS, REFUSED, advice
 from concord.frontends.onnx.onnx_file import opset
+from concord.net.graph import flattens
 from onnx import AttributeProto, helper, numpy_helper
 
 GRAPHS = (AttributeProto.GRAPH, AttributeProto.GRAPHS)  #: Attributes that are graphs.
@@ -142,12 +143,22 @@ def _ended(path: Path, model: onnx.ModelProto, made: Conversion, output: str | N
             made.build.note(f"The output {name!r} is left out, because the machine does not compute it{reason}.")
     tensor = next((name for name, value in made.values.items() if value is view), None)
     tensor = tensor or made.build.tensors[view.source.name]
-    before = next((name for name, value in made.values.items() if isinstance(value, View)
-                   and value.source is view.source and name and in_order(value)), "")
+    before = _before(made, view)
     try:
         return replace(made, ending=replace(end(made.build, view, tensor, before), softmax=softmaxed(outputs, output)))
     except Refused as error:
         return replace(made, problems=[Problem(node=tensor, kind="output", reason=error.reason, advice=error.advice)])
+
+
+def _before(made: Conversion, view: View) -> str:
+    """Tensors that hold what the last node gives in its order, or all that it joins; empty where there are none."""
+    ordered = {value.source.name: name for name, value in reversed(made.values.items()) if isinstance(value, View)
+               and name and in_order(value)}
+    nodes = {node.name: node for node in made.build.nodes}
+    last = nodes.get(view.source.name)
+    parts = [view.source.name] if view.source.name in ordered or last is None else [
+        nodes[name].sources[0] if name in nodes and flattens(nodes[name]) else name for name in last.sources]
+    return ",".join(ordered[part] for part in parts) if all(part in ordered for part in parts) else ""
 
 
 def _step(model: onnx.ModelProto, node: onnx.NodeProto, values: dict[str, Value]) -> FileNode:

@@ -82,7 +82,8 @@ def read(path: Path | str, shape: tuple[int, ...] | None = None, output: str | N
     Args:
         path:   The file.
         shape:  Sizes of one sample, where the file leaves them open.
-        output: Name of the output that the network gives, if the file has several.
+        output: Name of the output that the network gives, if the file has several, or of a tensor inside; or several
+            such names with commas between them.
         seen:   Called with the network as the file has it, named "read", and after each pass that changes it.
 
     Raises:
@@ -129,22 +130,48 @@ def _converted(path: Path, model: onnx.ModelProto, first: GraphInput, output: st
     Raises:
         ValueError: as `convert` has it; or there are several outputs, which cannot be joined.
     """
+    if names := _several(path, model, output):
+        return _joined(path, model, first, names)
     try:
         return model, convert(path, model, first, output)
     except SeveralOutputs as error:
         if not error.apart:
             raise
-        made = side_by_side(model, error.names)
         try:
-            found = convert(path, made, first, None)
+            made, found = _joined(path, model, first, error.names)
         except ValueError:
             raise error from None
         if found.problems:
             raise error from None
-        samples = found.build.input.samples
-        sizes = tuple((cleaned(name), found.values[name].numbers.size // samples) for name in error.names)
-        found.build.note(f"Its outputs {listed(sizes)} lie one after the other in one vector.")
-        return made, replace(found, results=sizes)
+        return made, found
+
+
+def _several(path: Path, model: onnx.ModelProto, output: str | None) -> tuple[str, ...]:
+    """The tensors that a choice of several names; none where it is one name, or left out.
+
+    Raises:
+        ValueError: there is no such tensor.
+    """
+    known = {name for node in model.graph.node for name in node.output}
+    if output is None or output in known or "," not in output:
+        return ()
+    names = tuple(name.strip() for name in output.split(","))
+    if missing := [name for name in names if name not in known]:
+        raise ValueError(f"{path}: it computes no tensor {missing[0]!r}, which --output names")
+    return names
+
+
+def _joined(path: Path, model: onnx.ModelProto, first: GraphInput, names: tuple[str, ...]
+            ) -> tuple[onnx.ModelProto, Conversion]:
+    """The graph that gives some tensors side by side, and what it becomes; errors are those of `convert`."""
+    made = side_by_side(model, names)
+    found = convert(path, made, first, None)
+    if found.problems:
+        return made, found
+    samples = found.build.input.samples
+    sizes = tuple((cleaned(name), found.values[name].numbers.size // samples) for name in names)
+    found.build.note(f"Its outputs {listed(sizes)} lie one after the other in one vector.")
+    return made, replace(found, results=sizes)
 
 
 def _network(path: Path, model: onnx.ModelProto, found: Conversion) -> Graph:

@@ -23,7 +23,8 @@ def import_network(
         "--shape", help="Sizes of one sample, such as 3,32,32, where the file leaves them open.",
         show_default=False)] = None,
     output: Annotated[str | None, typer.Option(
-        "--output", help="Name of the output that the machine gives, if the file has several, or of a tensor inside.",
+        "--output", help="Name of the output that the machine gives, if the file has several, or of a tensor inside; "
+        "or several names with commas between them, whose tensors become one vector.",
         show_default=False)] = None,
     steps: Annotated[Path | None, typer.Option(
         "--steps", metavar="FOLDER", help="Folder for the network as the file has it, and after each pass that "

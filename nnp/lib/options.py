@@ -64,8 +64,8 @@ AxesOrder = Annotated[Order | None, typer.Option(
                                          "columns).")]
 OneOutput = Annotated[str | None, typer.Option(
     "--output", metavar="NAME", show_default=False,
-    help="Name of the output that the machine gives, if the ONNX file has several, or of a tensor inside. Labels of "
-         "classes are those of one output.")]
+    help="Name of the output that the machine gives, if the ONNX file has several, or of a tensor inside; or several "
+         "names with commas between them, whose tensors become one vector. Labels of classes are those of one output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the summary, not a line for each sample.")]
 Jobs = Annotated[int, typer.Option("--jobs", "-j", help="Number of worker processes.", min=1)]
 Scheduler = Annotated[str, typer.Option(

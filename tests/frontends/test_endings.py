@@ -67,6 +67,26 @@ def test_images_at_the_end_in_another_order(tmp_path, moves):
     assert equal(path, output=before).network.nodes[-1].op.outputs == 6
 
 
+def test_heads_of_a_detector(tmp_path):
+    """Boxes of two maps in one table: the refusal names the tensors of both heads, which can be chosen together."""
+    graph, tables = OnnxGraph((1, 3, 8, 8)), []
+    maps = [graph.add("Relu", first=graph.add("Conv", graph.weight(4, 3, 3, 3), pads=[1] * 4))]
+    maps.append(graph.add("Relu", first=graph.add("Conv", graph.weight(5, 4, 3, 3), strides=[2, 2])))
+    ends = [graph.add("Conv", graph.weight(6, channels, 1, 1), first=one)
+            for one, channels in zip(maps, (4, 5), strict=True)]
+    for end in ends:
+        graph.add("Transpose", first=end, perm=[0, 2, 3, 1])
+        tables.append(graph.add("Reshape", graph.constant(np.array([1, -1, 3]))))
+    graph.add("Concat", tables[1], first=tables[0], axis=1)
+    path = written(tmp_path, graph)
+    with pytest.raises(ValueError, match=f"choose what lies ahead of that: --output {','.join(ends)}"):
+        read(path)
+    imported = equal(path, output=", ".join(ends))
+    assert [size for _, size in imported.network.results] == [6 * 8 * 8, 6 * 3 * 3]
+    with pytest.raises(ValueError, match="it computes no tensor 'none', which --output names"):
+        read(path, output=f"{ends[0]},none")
+
+
 @pytest.mark.parametrize("perm", [[0, 2, 3, 1], [0, 1, 2, 3]])
 def test_images_at_the_end_with_channels_last_or_first(tmp_path, perm):
     graph = OnnxGraph((2, 3, 4, 6))
