@@ -1,5 +1,6 @@
 """From the nodes of an ONNX graph to those of a float network."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -28,7 +29,6 @@ from concord.frontends.onnx.nodes.layout import BEHIND, HOST, at_host
 from concord.frontends.onnx.nodes.reduction import inside
 from concord.frontends.onnx.nodes.registry import HANDLERS, REFUSED, advice
 from concord.frontends.onnx.onnx_file import opset
-from concord.net.graph import flattens
 from onnx import AttributeProto, helper, numpy_helper
 
 GRAPHS = (AttributeProto.GRAPH, AttributeProto.GRAPHS)  #: Attributes that are graphs.
@@ -53,6 +53,10 @@ class Conversion:
     problems: list[Problem]
     ending: Ending | None
     results: tuple[tuple[str, int], ...] = ()
+
+
+#: Kinds of nodes with most of the weights of networks.
+WITH_WEIGHTS = ("Conv", "ConvTranspose", "Gemm", "MatMul", "LSTM", "GRU", "RNN")
 
 
 def convert(path: Path, model: onnx.ModelProto, entry: GraphInput, output: str | None) -> Conversion:
@@ -143,22 +147,45 @@ def _ended(path: Path, model: onnx.ModelProto, made: Conversion, output: str | N
             made.build.note(f"The output {name!r} is left out, because the machine does not compute it{reason}.")
     tensor = next((name for name, value in made.values.items() if value is view), None)
     tensor = tensor or made.build.tensors[view.source.name]
-    before = _before(made, view)
     try:
-        return replace(made, ending=replace(end(made.build, view, tensor, before), softmax=softmaxed(outputs, output)))
+        return replace(made, ending=replace(end(made.build, view, tensor), softmax=softmaxed(outputs, output)))
     except Refused as error:
         return replace(made, problems=[Problem(node=tensor, kind="output", reason=error.reason, advice=error.advice)])
 
 
-def _before(made: Conversion, view: View) -> str:
-    """Tensors that hold what the last node gives in its order, or all that it joins; empty where there are none."""
-    ordered = {value.source.name: name for name, value in reversed(made.values.items()) if isinstance(value, View)
-               and name and in_order(value)}
-    nodes = {node.name: node for node in made.build.nodes}
-    last = nodes.get(view.source.name)
-    parts = [view.source.name] if view.source.name in ordered or last is None else [
-        nodes[name].sources[0] if name in nodes and flattens(nodes[name]) else name for name in last.sources]
-    return ",".join(ordered[part] for part in parts) if all(part in ordered for part in parts) else ""
+def _frontier(model: onnx.ModelProto, made: Conversion, outputs: Iterable[str]) -> tuple[str, ...]:
+    """The last tensors that the machine computes, of those from which outputs follow; none where one needs the input.
+
+    Each is all that a node of the network gives, in its order.
+    """
+    makers = {name: node for node in joined(model.graph) for name in node.output}
+    found, left, seen = [], list(outputs), set()
+    while left:
+        name = left.pop()
+        value = made.values.get(name)
+        if name in seen or value is None or isinstance(value, np.ndarray):
+            continue  # a constant, or left out
+        seen.add(name)
+        if isinstance(value, View) and not value.source.guessed and value.source is not made.build.input and (
+                in_order(value, channels_last=False)):
+            found.append(name)
+        elif name not in makers:
+            return ()
+        else:
+            left += makers[name].input
+    order = list(makers)
+    return tuple(sorted(found, key=order.index))
+
+
+def ahead(model: onnx.ModelProto, made: Conversion) -> str:
+    """Names of the tensors ahead of all that is refused, if most layers with weights lie ahead of them; or ""."""
+    names = _frontier(model, made, [one.name for one in model.graph.output])
+    nodes = list(joined(model.graph))
+
+    def layers(some: list[onnx.NodeProto]) -> int:
+        return sum(node.op_type in WITH_WEIGHTS for node in some)
+
+    return ",".join(names) if 2 * layers(_needed(nodes, set(names))) > layers(nodes) else ""
 
 
 def _step(model: onnx.ModelProto, node: onnx.NodeProto, values: dict[str, Value]) -> FileNode:

@@ -103,8 +103,8 @@ def softmaxed(outputs: dict[str, Value], wanted: str | None) -> bool:
         isinstance(value, View) for value in given)
 
 
-def end(build: Builder, view: View, tensor: str, before: str = "") -> Ending:
-    """The end of a network that gives a tensor; `before` is one that holds the last node's result in its order.
+def end(build: Builder, view: View, tensor: str) -> Ending:
+    """The end of a network that gives a tensor.
 
     Raises:
         Refused: it is a part of what the last node gives, or a sequence of any length.
@@ -123,19 +123,20 @@ def end(build: Builder, view: View, tensor: str, before: str = "") -> Ending:
     else:
         view = build.flat(view)
     if not in_order(view):
-        advice = "give all of it, in order" + f", or choose what lies ahead of that: --output {before}" * bool(before)
-        raise misplaced("the output is a part of what the last node computes, or lies in another order", advice)
+        raise misplaced("the output is a part of what the last node computes, or lies in another order",
+                        "give all of it, in order")
     return Ending(node=view.source.name, tensor=tensor, indices=view.indices.astype(np.int32))
 
 
-def in_order(view: View) -> bool:
-    """Whether a tensor is all that a node gives, in its order, or an image with the channels last."""
+def in_order(view: View, *, channels_last: bool = True) -> bool:
+    """Whether a tensor is all that a node gives, in its order, or an image with the channels last if that may be."""
     indices, source = view.indices.reshape(-1), view.source
     if indices.size != source.order.size or indices.min() == ZERO:
         return False
     size = indices.size // source.samples
     one = np.arange(size).reshape(source.shape)
-    orders = [one, np.moveaxis(one, 0, -1)] if source.form is SampleForm.IMAGE and view.numbers.ndim > 2 else [one]
+    image = channels_last and source.form is SampleForm.IMAGE and view.numbers.ndim > 2
+    orders = [one, np.moveaxis(one, 0, -1)] if image else [one]
     # Samples need not lie one after the other: a recurrent layer gives [time, samples, elements].
     each = indices[np.argsort(indices // size, kind="stable")].reshape(source.samples, size)
     starts = size * np.arange(source.samples)[:, None]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from concord.frontends.onnx.convert import Conversion, convert
+from concord.frontends.onnx.convert import Conversion, ahead, convert
 from concord.frontends.onnx.embedding import Embedding, without_embedding
 from concord.frontends.onnx.ending import SeveralOutputs, side_by_side
 from concord.frontends.onnx.input_shape import Axes, GraphInput, entry
@@ -104,6 +104,8 @@ def read(path: Path | str, shape: tuple[int, ...] | None = None, output: str | N
     except ValueError as error:
         raise ValueError(str(error) if str(error).startswith(str(path)) else f"{path}: {error}") from error
     if found.problems:
+        if names := ahead(model, found):
+            hint = f"{hint}\n" * bool(hint) + f"The network up to there can be had: --output {names}"
         raise refusal(path, found.problems, len(model.graph.node), hint, open_time=found.axes.open_time)
     if found.ending.node == INPUT:
         left = "".join(f"; {note}" for note in found.build.notes)
