@@ -125,6 +125,10 @@ def end(build: Builder, view: View, tensor: str) -> Ending:
     if not in_order(view):
         raise misplaced("the output is a part of what the last node computes, or lies in another order",
                         "give all of it, in order")
+    if not in_order(view, channels_last=False):
+        channels, rows, columns = view.source.shape
+        build.note(f"The file gives its output as {rows} x {columns} x {channels}, with the channels last. Outputs of "
+                   f"the machine, targets and what -o writes are {channels} x {rows} x {columns}.")
     return Ending(node=view.source.name, tensor=tensor, indices=view.indices.astype(np.int32))
 
 

@@ -92,7 +92,8 @@ def test_images_at_the_end_with_channels_last_or_first(tmp_path, perm):
     graph = OnnxGraph((2, 3, 4, 6))
     graph.add("Conv", graph.weight(5, 3, 1, 1))
     graph.add("Transpose", perm=perm)
-    equal(written(tmp_path, graph))
+    notes = equal(written(tmp_path, graph)).network.notes
+    assert ["as 4 x 6 x 5, with the channels last" in note for note in notes] == [True] * (perm[1] == 2)
 
 
 def shaped(model: onnx.ModelProto, *sizes: int) -> onnx.ModelProto:
