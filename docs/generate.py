@@ -101,7 +101,8 @@ def pages() -> dict[str, str]:
         "unit_errors": _unit_errors(),
         **_accelerator(),
         **_trainer(),
-        "clocks": _clocks(),
+        "clocks": _clocks("ulx3s", 14), "vision_clocks": _clocks("vision", 8),
+        "vision_units": len(recorded()["vision"]),
     }
     made = {page: environment.get_template(f"{page}.j2").render(values) for page in PAGES}
     made |= {page: _with_methods((HERE / page).read_text()) for page in PAGES_WITH_METHODS}
@@ -153,9 +154,9 @@ def _opcodes() -> list[dict]:
     return rows
 
 
-def _clocks() -> str:
-    """The recorded clocks of the slowest units of `ulx3s`."""
-    slowest = sorted(recorded()["ulx3s"].items(), key=lambda row: row[1])[:14]
+def _clocks(machine: str, count: int) -> str:
+    """The recorded clocks of the slowest units of a machine."""
+    slowest = sorted(recorded()[machine].items(), key=lambda row: row[1])[:count]
     return ", ".join(f"{unit.replace('_', ' ')} {clock:g}" for unit, clock in slowest)
 
 
