@@ -368,6 +368,18 @@ def test_gradients_of_activations(kind):
         assert made.offset.grad is None
 
 
+def test_a_learned_step_moves_by_the_same_share_however_small_the_inputs_are():
+    """Pixels of 0 to 0.01 made training diverge, since the gradient of a step is the larger, the smaller the inputs."""
+    seen, moved, recipe = np.random.default_rng(0).random((5, 100)), [], Recipe(activations=ActivationTraining.LSQ)
+    for unit in 0.5, 0.005, 5e-5:
+        made = activations(input_codes.unsigned(seen * unit, 3, recipe, padded=False), recipe, seen.shape[1:])
+        x = torch.from_numpy(seen[0] * unit).float()
+        q = (made.codes((x / made.step).float()) * made.step).float()
+        (q / unit).square().sum().backward()  # of a layer whose weights are the larger
+        moved.append(made.saturation.grad.item() / made.saturation.item())
+    assert moved == pytest.approx([moved[0]] * 3, rel=1e-3)
+
+
 def test_what_cannot_be_quantized_is_named_first():
     class Odd(nn.Module):
         def __init__(self):

@@ -28,14 +28,16 @@ class LearnedStep(Uniform):
 class LearnedStepOfActivations(LearnedSaturation):
     """Activations whose step s = b / levels is learned: the rounding error of each value moves the saturation b.
 
-    The gradient of the step is divided by sqrt(elements * levels), as the method has it.
+    The gradient of the step is divided by sqrt(elements * levels), as the method has it. Where b begins below 1, it is
+    that of a share of b: a step of training would otherwise be many times as long as a small b.
     """
 
     learned_step = True
 
     def __init__(self, found, recipe, elements):
         super().__init__(found, recipe, elements)
-        self.damping = self.levels**2 * (elements * self.levels) ** -0.5
+        share = min(1.0, found.step * found.levels) ** 2
+        self.damping = share * self.levels**2 * (elements * self.levels) ** -0.5
 
     @property
     def step(self) -> torch.Tensor:
