@@ -36,6 +36,7 @@ INPUT_BITS, RATE = 8, 0.01
 WEIGHTS = {  #: Recipes by what an element is: mantissas, floats, powers of two.
     **{f"{bits} bits": {"weights_bits": bits} for bits in (8, 4)},
     "E4M3": {"weights_element": (4, 3), "exponents": (4, 4), "input_exponents": BlockRecipe().exponents},
+    "E5M2": {"weights_element": (5, 2), "exponents": (4, 4), "input_exponents": (-6, 4)},  # exact in float64
     **{f"E{e}M{m}": {"weights_element": (e, m)} for e, m in ((2, 1), (3, 0), (2, 0))}}
 OUT = Path("build/bench_formats")
 
