@@ -12,6 +12,7 @@ from pathlib import Path
 
 from concord.handover import floorplan
 from concord.handover import global_resets as resets
+from concord.handover import springs as all_springs
 from concord.handover.floorplan import fix_blocks
 from concord.handover.global_resets import global_resets
 from concord.handover.place import (
@@ -51,6 +52,7 @@ class Design:
         placer:      One of `PLACERS`.
         router:      One of `ROUTERS`.
         constraints: Sites of its ports, in Lattice's format.
+        springs:     Whether all block RAMs and multipliers get sites, and not those of the matrix alone.
     """
 
     folder: Path
@@ -60,6 +62,7 @@ class Design:
     placer: str = PLACERS[0]
     router: str = ROUTERS[0]
     constraints: str = ""
+    springs: bool = False
 
     def file(self, seed: int, kind: str) -> Path:
         """A file of what a seed gave."""
@@ -67,7 +70,7 @@ class Design:
 
 
 def design(config: Config, board: Board, clock: float, folder: Path, placer: str = PLACERS[0],
-           router: str = ROUTERS[0]) -> Design:
+           router: str = ROUTERS[0], *, springs: bool = False) -> Design:
     """The design of a machine on a board, for a clock of at most `clock` MHz, below a folder.
 
     Raises:
@@ -84,11 +87,12 @@ def design(config: Config, board: Board, clock: float, folder: Path, placer: str
     made = clock_on(board, clock, bool(config.dram_words))
     text = verilog(BoardTop(config, board, made), "top", Ecp5()) + modules(config, board, made)
     constraints = board.all_constraints(bool(config.dram_words))
-    passes = [Path(file).read_text() for file in (floorplan.__file__, resets.__file__)]
+    files = floorplan.__file__, resets.__file__, *[all_springs.__file__] * springs
+    passes = [Path(file).read_text() for file in files]
     decides = text, Mapping().recipe(), passes, board.chip, constraints
     name = hashlib.sha256(repr(decides).encode()).hexdigest()[:12]
     return Design(folder=folder / name, board=board, text=text, mhz=made.mhz, placer=placer, router=router,
-                  constraints=constraints)
+                  constraints=constraints, springs=springs)
 
 
 def netlist(made: Design, say: Callable[[str], None] = lambda _: None) -> Path:
@@ -110,6 +114,8 @@ def netlist(made: Design, say: Callable[[str], None] = lambda _: None) -> Path:
                 found = running.result()
             whole = json.loads(found.read_text())
             fix_blocks(whole["modules"]["top"], made.board.device)
+            if made.springs:
+                all_springs.fix_others(whole["modules"]["top"], made.board.device)
             global_resets(whole["modules"]["top"])
             found.write_text(json.dumps(whole))
             found.replace(kept)

@@ -49,8 +49,8 @@ def fix_others(module: dict, device: str) -> int:
 
 def _place(site: str) -> tuple[int, int]:
     """Where a site is, in tiles."""
-    found = re.match(r"X(\d+)/Y(\d+)/", site)
-    return int(found[1]), int(found[2])
+    x, y = re.findall(r"\d+", site)[:2]
+    return int(x), int(y)
 
 
 class _Springs:

@@ -24,6 +24,9 @@ def build(
     processes: Annotated[int, typer.Option("-n", min=1, help="Number of seeds at a time.")] = 2,
     placer: Annotated[str, typer.Option("--placer", help="nextpnr's placer, static or heap.")] = "static",
     router: Annotated[str, typer.Option("--router", help="nextpnr's router, router1 or router2.")] = "router1",
+    springs: Annotated[bool, typer.Option(
+        "--springs", help="Give sites to all block RAMs and multipliers, and not to those of the matrix alone: wires "
+        "are shorter on a full chip.")] = False,
     output: Annotated[Path | None, typer.Option(
         "--out", "-o", help="Bitstream to write; build/boards/MACHINE-BOARD.bit if not given.")] = None,
 ):
@@ -58,7 +61,8 @@ def build(
     status = console.status("")
     say = status.update if console.is_terminal else partial(console.print, highlight=False, markup=False)
     with steps.step("synthesise", "minutes, where it has not been done before") as note, status:
-        made = bitstream.design(config, chosen, clock or chosen.clock, Path("build/boards"), placer, router)
+        made = bitstream.design(config, chosen, clock or chosen.clock, Path("build/boards"), placer, router,
+                                springs=springs)
         bitstream.netlist(made, say)
         note.text = f"{name} at {made.mhz:g} MHz in {made.folder}"
     with steps.step("pack", "a minute, where it has not been done before") as note, status:

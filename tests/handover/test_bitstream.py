@@ -247,6 +247,20 @@ def test_what_was_placed_is_kept(tmp_path, monkeypatch):
     assert bitstream.placed(made, 3) == other
 
 
+def test_sites_of_all_blocks_are_a_choice(tmp_path, monkeypatch):
+    def synthesised(text, folder):
+        (folder / "top.json").write_text('{"modules": {"top": {"cells": {}, "ports": {}}}}')
+        return folder / "top.json"
+
+    asked = []
+    monkeypatch.setattr(bitstream, "synthesise", synthesised)
+    monkeypatch.setattr(bitstream.all_springs, "fix_others", lambda module, device: asked.append(device))
+    for springs in False, True:
+        made = bitstream.Design(folder=tmp_path / str(springs), board=BOARD, text="", mhz=25.0, springs=springs)
+        assert bitstream.netlist(made).exists()
+        assert asked == [BOARD.device] * springs
+
+
 def test_a_machine_that_is_fuller_than_those_that_were_routed(tmp_path, monkeypatch):
     made, counted = bitstream.Design(folder=tmp_path, board=BOARD, text="", mhz=25.0), []
     monkeypatch.setattr(bitstream, "packed", lambda *_: counted.append(1) or {"TRELLIS_COMB": 50_000})
