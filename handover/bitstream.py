@@ -53,6 +53,7 @@ class Design:
         router:      One of `ROUTERS`.
         constraints: Sites of its ports, in Lattice's format.
         springs:     Whether all block RAMs and multipliers get sites, and not those of the matrix alone.
+        timed:       Whether paths shall be fast; otherwise wires shall be short.
     """
 
     folder: Path
@@ -63,14 +64,15 @@ class Design:
     router: str = ROUTERS[0]
     constraints: str = ""
     springs: bool = False
+    timed: bool = True
 
     def file(self, seed: int, kind: str) -> Path:
         """A file of what a seed gave."""
-        return self.folder / f"{self.placer}-{self.router}-{seed}.{kind}"
+        return self.folder / f"{self.placer}-{self.router}{'' if self.timed else '-untimed'}-{seed}.{kind}"
 
 
 def design(config: Config, board: Board, clock: float, folder: Path, placer: str = PLACERS[0],
-           router: str = ROUTERS[0], *, springs: bool = False) -> Design:
+           router: str = ROUTERS[0], *, springs: bool = False, timed: bool = True) -> Design:
     """The design of a machine on a board, for a clock of at most `clock` MHz, below a folder.
 
     Raises:
@@ -92,7 +94,7 @@ def design(config: Config, board: Board, clock: float, folder: Path, placer: str
     decides = text, Mapping().recipe(), passes, board.chip, constraints
     name = hashlib.sha256(repr(decides).encode()).hexdigest()[:12]
     return Design(folder=folder / name, board=board, text=text, mhz=made.mhz, placer=placer, router=router,
-                  constraints=constraints, springs=springs)
+                  constraints=constraints, springs=springs, timed=timed)
 
 
 def netlist(made: Design, say: Callable[[str], None] = lambda _: None) -> Path:
@@ -155,7 +157,7 @@ def placed(made: Design, seed: int) -> Placed:
         if kept.tool == nextpnr_version():
             return kept
     done = place(made.folder / "top.json", [*made.board.chip, "--lpf", "top.lpf"], target=made.mhz, seed=seed,
-                 name=path.stem, placer=made.placer, router=made.router)
+                 name=path.stem, placer=made.placer, router=made.router, timed=made.timed)
     path.write_text(json.dumps(asdict(done)))
     return done
 

@@ -77,7 +77,7 @@ def nextpnr_version() -> str:
 
 
 def place(netlist: Path, options: list[str], *, target: float, seed: int, name: str, placer: str = "heap",
-          router: str = ROUTERS[0]) -> Placed:
+          router: str = ROUTERS[0], timed: bool = True) -> Placed:
     """Place and route a netlist.
 
     Args:
@@ -88,6 +88,7 @@ def place(netlist: Path, options: list[str], *, target: float, seed: int, name: 
         name:    Name of these files.
         placer:  One of `PLACERS`.
         router:  One of `ROUTERS`.
+        timed:   Whether paths shall be fast; otherwise wires shall be short.
 
     Raises:
         RuntimeError: nextpnr fails, or is not installed.
@@ -95,7 +96,7 @@ def place(netlist: Path, options: list[str], *, target: float, seed: int, name: 
     folder = netlist.parent
     words = [tool(NEXTPNR), *options, "--json", netlist.name, "--freq", f"{target:g}", "--router", router,
              "--placer", placer, "--seed", str(seed), "--report", f"{name}.report.json", "--textcfg", f"{name}.config",
-             "--timing-allow-fail"]
+             "--timing-allow-fail", *["--no-tmdriv"] * (not timed)]
     log = folder / f"{name}.log"
     if _run(words, log):
         raise RuntimeError(f"nextpnr failed: {failure(log.read_text(errors='replace'))}; all of it is in {log}")

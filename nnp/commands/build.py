@@ -27,6 +27,8 @@ def build(
     springs: Annotated[bool, typer.Option(
         "--springs", help="Give sites to all block RAMs and multipliers, and not to those of the matrix alone: wires "
         "are shorter on a full chip.")] = False,
+    untimed: Annotated[bool, typer.Option(
+        "--untimed", help="Place and route for short wires rather than for fast paths, where a chip is full.")] = False,
     output: Annotated[Path | None, typer.Option(
         "--out", "-o", help="Bitstream to write; build/boards/MACHINE-BOARD.bit if not given.")] = None,
 ):
@@ -62,7 +64,7 @@ def build(
     say = status.update if console.is_terminal else partial(console.print, highlight=False, markup=False)
     with steps.step("synthesise", "minutes, where it has not been done before") as note, status:
         made = bitstream.design(config, chosen, clock or chosen.clock, Path("build/boards"), placer, router,
-                                springs=springs)
+                                springs=springs, timed=not untimed)
         bitstream.netlist(made, say)
         note.text = f"{name} at {made.mhz:g} MHz in {made.folder}"
     with steps.step("pack", "a minute, where it has not been done before") as note, status:
