@@ -42,7 +42,7 @@ class Layout:
     places: tuple[tuple[int, int, int], ...] = ()
 
     def __post_init__(self):
-        for field in fields(self)[:-1]:
+        for field in (one for one in fields(self) if one.name != "places"):
             value, lowest = getattr(self, field.name), int(field.name != "padding")
             count = len(field.default) if isinstance(field.default, tuple) else 1
             numbers = value if isinstance(value, tuple) and count > 1 else (value,)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from concord.handover import floorplan
 from concord.handover import global_resets as resets
-from concord.handover import springs as all_springs
+from concord.handover import springs as block_springs
 from concord.handover.floorplan import fix_blocks
 from concord.handover.global_resets import global_resets
 from concord.handover.place import (
@@ -89,7 +89,7 @@ def design(config: Config, board: Board, clock: float, folder: Path, placer: str
     made = clock_on(board, clock, bool(config.dram_words))
     text = verilog(BoardTop(config, board, made), "top", Ecp5()) + modules(config, board, made)
     constraints = board.all_constraints(bool(config.dram_words))
-    files = floorplan.__file__, resets.__file__, *[all_springs.__file__] * springs
+    files = floorplan.__file__, resets.__file__, *[block_springs.__file__] * springs
     passes = [Path(file).read_text() for file in files]
     decides = text, Mapping().recipe(), passes, board.chip, constraints
     name = hashlib.sha256(repr(decides).encode()).hexdigest()[:12]
@@ -117,7 +117,7 @@ def netlist(made: Design, say: Callable[[str], None] = lambda _: None) -> Path:
             whole = json.loads(found.read_text())
             fix_blocks(whole["modules"]["top"], made.board.device)
             if made.springs:
-                all_springs.fix_others(whole["modules"]["top"], made.board.device)
+                block_springs.fix_others(whole["modules"]["top"], made.board.device)
             global_resets(whole["modules"]["top"])
             found.write_text(json.dumps(whole))
             found.replace(kept)

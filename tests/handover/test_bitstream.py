@@ -254,7 +254,7 @@ def test_sites_of_all_blocks_are_a_choice(tmp_path, monkeypatch):
 
     asked = []
     monkeypatch.setattr(bitstream, "synthesise", synthesised)
-    monkeypatch.setattr(bitstream.all_springs, "fix_others", lambda module, device: asked.append(device))
+    monkeypatch.setattr(bitstream.block_springs, "fix_others", lambda module, device: asked.append(device))
     for springs in False, True:
         made = bitstream.Design(folder=tmp_path / str(springs), board=BOARD, text="", mhz=25.0, springs=springs)
         assert bitstream.netlist(made).exists()
