@@ -40,14 +40,14 @@ def fix_others(module: dict, device: str) -> int:
     if not fixed or not moved or any(
             sum(cells[name]["type"] == kind for name in moved) > len(sites) for kind, sites in free.items()):
         return 0
-    system = _Springs(module, moved, {name: _place(site) for name, site in fixed.items()})
+    system = _Springs(module, moved, {name: _tile(site) for name, site in fixed.items()})
     chosen = _anneal(*system.between(), [free[cells[name]["type"]] for name in moved])
     for name, site in zip(moved, chosen, strict=True):
         cells[name].setdefault("attributes", {})["BEL"] = site
     return len(moved)
 
 
-def _place(site: str) -> tuple[int, int]:
+def _tile(site: str) -> tuple[int, int]:
     """Where a site is, in tiles."""
     x, y = re.findall(r"\d+", site)[:2]
     return int(x), int(y)
@@ -152,7 +152,7 @@ class _Sites:
         for block, sites in enumerate(free):
             self.chosen.append(next(site for site in sites if site not in self.taken))
             self.taken[self.chosen[-1]] = block
-        self.spots = {site: np.array(_place(site), float) for sites in free for site in sites}
+        self.spots = {site: np.array(_tile(site), float) for sites in free for site in sites}
         self.force = matrix @ np.array([self.spots[site] for site in self.chosen]) - pull
 
     def any(self, rng: random.Random) -> tuple[int, str]:
