@@ -28,8 +28,8 @@ def build(
         "--springs", help="Give sites to all block RAMs and multipliers, and not to those of the matrix alone: wires "
         "are shorter on a full chip.")] = False,
     untimed: Annotated[bool, typer.Option(
-        "--untimed", help="Place and route for short wires rather than for fast paths. Only for a full chip: on others, "
-        "the static placer may not end.")] = False,
+        "--untimed", help="Place and route for short wires rather than for fast paths. Only for a full chip: on "
+        "others, the static placer may not end.")] = False,
     output: Annotated[Path | None, typer.Option(
         "--out", "-o", help="Bitstream to write; build/boards/MACHINE-BOARD.bit if not given.")] = None,
 ):
